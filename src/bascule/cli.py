@@ -1,0 +1,338 @@
+"""Every command: parse, call, show, exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+from bascule import __version__
+from bascule.errors import BasculeError, RecipeError
+from bascule.show.plain import JsonLines, out, print_json, say, tell_error
+
+if TYPE_CHECKING:
+    from bascule.journal import Journal
+    from bascule.up import Request
+
+USAGE, INTERRUPTED = 2, 130
+
+app = App(
+    name="bascule",
+    help="Serve one large language model over several machines, and show why it is served the way it is.",
+    help_epilogue="Exit status: 0 serving or done · 1 unexpected · 2 usage or recipe · 3 a node unreachable · "
+    "4 all candidates failed · 5 served but verification failed · 130 interrupted, after clean-up.",
+    version=__version__,
+    version_flags=["--version"],
+)
+
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+Nodes = Annotated[list[str] | None, Parameter(name="--node", negative="")]
+Venvs = Annotated[list[str] | None, Parameter(name="--venv", negative="")]
+Run = Annotated[int | None, Parameter(allow_leading_hyphen=False)]
+
+
+def main() -> None:
+    """The entry point: runs a command and exits with its status."""
+    try:
+        status = app(exit_on_error=False, print_error=False, result_action="return_value")
+    except BasculeError as error:
+        tell_error(error.code, error.says, error.seen, error.advice)
+        status = error.exit_status
+    except CycloptsError as error:
+        tell_error("usage", " ".join(str(error).split()), "", "bascule --help")
+        status = USAGE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+@app.command
+def up(
+    target: str,
+    *engine_flags: str,
+    node: Nodes = None,
+    venv: Venvs = None,
+    service: str | None = None,
+    port: int | None = None,
+    json: Json = False,
+) -> int:
+    """Serve a model: try candidates over the nodes until one answers correctly.
+
+    What runs already under this service's name is adopted when it is what the recipe says. Ctrl-C stops what this
+    run started.
+
+    Parameters
+    ----------
+    target
+        A recipe (.yaml), or the folder of a model.
+    engine_flags
+        Flags for the engine, behind `--`.
+    node
+        Without a recipe: a node, as an SSH destination, or name=…,host=…,address=…; `local` is this machine.
+        Repeat it; the first is the head.
+    venv
+        Without a recipe: where to look for engines on the nodes. Repeatable.
+    service
+        The name of the service, instead of the recipe's.
+    port
+        Where the head answers, instead of the recipe's.
+    json
+        Events as JSON lines on standard output; the last one has the exit status.
+    """
+    from bascule.show.screen import Screen
+    from bascule.up import up as serve
+
+    request = _request(target, engine_flags, node, venv, service, port)
+    journal = _journal()
+    screen = JsonLines() if json else Screen()
+    journal.listen(screen.event)
+    try:
+        return int(_interruptible(serve(request, journal, screen.look)))
+    finally:
+        screen.close()
+
+
+@app.command
+def plan(
+    target: str,
+    *engine_flags: str,
+    node: Nodes = None,
+    venv: Venvs = None,
+    service: str | None = None,
+    port: int | None = None,
+    json: Json = False,
+) -> int:
+    """Print what `up` would do, as commands that can be pasted; nothing is started.
+
+    Parameters
+    ----------
+    target
+        A recipe (.yaml), or the folder of a model.
+    engine_flags
+        Flags for the engine, behind `--`.
+    node
+        Without a recipe: a node; see `bascule up`.
+    venv
+        Without a recipe: where to look for engines on the nodes. Repeatable.
+    service
+        The name of the service, instead of the recipe's.
+    port
+        Where the head answers, instead of the recipe's.
+    json
+        Print data for programs.
+    """
+    from bascule.plan import plan as make
+    from bascule.show.tables import plan_lines
+
+    request = _request(target, engine_flags, node, venv, service, port)
+    planned = _interruptible(make(request, _journal(), lambda kind, **data: None))
+    if isinstance(planned, int):
+        return planned
+    if json:
+        print_json(planned)
+    else:
+        out("\n".join(plan_lines(planned)))
+    return 0
+
+
+@app.command
+def status(service: str | None = None, *, json: Json = False) -> int:
+    """Show what runs of each service, as its nodes say it now.
+
+    Parameters
+    ----------
+    service
+        Only this one.
+    json
+        Print data for programs.
+    """
+    from bascule.operate.services import known, named
+    from bascule.operate.services import status as look
+    from bascule.show.tables import status_lines
+
+    journal = _journal()
+    services = [named(journal, service)] if service else known(journal)
+
+    async def look_at_all() -> list[Any]:
+        return list(await asyncio.gather(*(look(journal, one) for one in services)))
+
+    found = asyncio.run(look_at_all())
+    if json:
+        print_json(found)
+    else:
+        out("\n".join(status_lines(found)))
+    return 3 if any(one.unreachable for one in found) else 0
+
+
+@app.command
+def logs(
+    service: str | None = None,
+    *,
+    follow: Annotated[bool, Parameter(alias="-f", negative="")] = False,
+    json: Json = False,
+) -> int:
+    """Print the logs of all ranks, each line with its node and rank.
+
+    Parameters
+    ----------
+    service
+        Which service; left out: the newest.
+    follow
+        Go on until the last rank has ended, or Ctrl-C.
+    json
+        One JSON object a line.
+    """
+    from bascule.operate.logs import lines
+    from bascule.operate.services import named
+
+    async def print_all() -> int:
+        async for line in lines(named(_journal(), service), follow=follow):
+            if json:
+                print_json(line, lines=True)
+            else:
+                out(f"{line.node} {line.rank} | {line.text}")
+        return 0
+
+    return int(_interruptible(print_all()))
+
+
+@app.command
+def why(run: Run = None, *, evidence: Annotated[bool, Parameter(negative="")] = False, json: Json = False) -> int:
+    """Tell the story of a run: every candidate, verdict, evidence, change and time.
+
+    Parameters
+    ----------
+    run
+        The number of the run; left out: the newest.
+    evidence
+        Also list the files that were kept: logs and raw answers.
+    json
+        Print all events for programs.
+    """
+    from bascule.operate.report import evidence_files, find_run
+    from bascule.show.tables import story_lines
+
+    journal = _journal()
+    number = find_run(journal, run)
+    events = journal.events(number)
+    files = evidence_files(journal, number)
+    if json:
+        print_json({"run": number, "events": events, "evidence": files})
+        return 0
+    out("\n".join(story_lines(events)))
+    if evidence:
+        out("\n".join(str(path) for path in files) or "no evidence files")
+    return 0
+
+
+@app.command
+def down(service: str | None = None, *, json: Json = False) -> int:
+    """Stop a service on all its nodes, with everything its ranks started, and remove their run folders.
+
+    Parameters
+    ----------
+    service
+        Which service; left out: the newest.
+    json
+        Print data for programs.
+    """
+    from bascule.operate.lock import service_lock
+    from bascule.operate.services import down as stop
+    from bascule.operate.services import named
+
+    journal = _journal()
+    one = named(journal, service)
+    with service_lock(journal.folder / "locks", one.name, f"down {one.name}"):
+        stopped = _interruptible(stop(journal, one))
+    if isinstance(stopped, int):
+        return stopped
+    if json:
+        print_json({"service": one.name, "stopped": stopped})
+    else:
+        ranks = ", ".join(f"rank {rank.rank} on {rank.node}" for rank in stopped)
+        out(f"{one.name}: stopped {ranks}" if ranks else f"{one.name}: nothing was running")
+    return 0
+
+
+@app.command
+def init(path: Path = Path("bascule.yaml")) -> int:
+    """Write the commented example recipe.
+
+    Parameters
+    ----------
+    path
+        Where to write it; an existing file is never overwritten. `-` is standard output.
+    """
+    from bascule.recipe.load import example
+
+    if str(path) == "-":
+        out(example().rstrip())
+        return 0
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(example())
+    except OSError as trouble:
+        raise RecipeError("init", f"{path} was not written: {trouble.strerror}", advice="name another file") from None
+    out(f"wrote {path}; edit it, then: bascule plan {path}")
+    return 0
+
+
+def _request(
+    target: str,
+    words: tuple[str, ...],
+    node: list[str] | None,
+    venv: list[str] | None,
+    service: str | None,
+    port: int | None,
+) -> Request:
+    from bascule.recipe.words import from_words, override
+    from bascule.up import Request
+
+    if target.endswith((".yaml", ".yml")):
+        from bascule.recipe.load import load
+
+        if node or venv:
+            raise RecipeError("usage", "--node and --venv are for a model without a recipe", advice=f"edit {target}")
+        recipe, base = load(Path(target)), Path(target).absolute().parent
+        return Request(override(recipe, service, port), base, target, words)
+    recipe = from_words(target, node or [], service, port)
+    return Request(recipe, Path.cwd(), target, words, tuple(venv or ()))
+
+
+def _journal() -> Journal:
+    from bascule.journal import Journal
+
+    return Journal()
+
+
+def _interruptible(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run to the end; the first Ctrl-C or TERM cancels, which cleans up; the second leaves at once."""
+    return asyncio.run(_guarded(work))
+
+
+async def _guarded(work: Coroutine[Any, Any, Any]) -> Any:
+    task = asyncio.ensure_future(work)
+    heard: list[int] = []
+
+    def interrupt(number: int) -> None:
+        heard.append(number)
+        if len(heard) == 1:
+            say("interrupted: stopping what this run started (again: leave at once)")
+            task.cancel()
+        else:
+            say("left at once; `bascule status` shows what still runs, `bascule down` ends it")
+            os._exit(INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, interrupt, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return INTERRUPTED

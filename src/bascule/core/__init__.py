@@ -1,0 +1,1 @@
+"""Pure nouns and rules; imports nothing of ours."""

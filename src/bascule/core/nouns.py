@@ -1,0 +1,254 @@
+"""The glossary: every noun that two parts of bascule share, as frozen data without behaviour at the edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+
+class Fate(StrEnum):
+    """What a finding means for the candidate it is about."""
+
+    OK = "ok"
+    AGAIN = "again"  # transient: the same start may work
+    ADJUST = "adjust"  # one changed setting cures it
+    HOPELESS = "hopeless"  # this artefact can't
+    CLUSTER = "cluster"  # no candidate can; tell the person
+    UNKNOWN = "unknown"  # could not be checked; never counts as OK, never as NO
+
+
+class Step(StrEnum):
+    """The stage of the pipeline a finding comes from, in order."""
+
+    DISCOVER = "discover"
+    PREFLIGHT = "preflight"
+    PROBE = "probe"
+    DISTRIBUTE = "distribute"
+    LAUNCH = "launch"
+    WATCH = "watch"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen, where and when. Never an opinion."""
+
+    node: str
+    source: str  # a file:line, a command, "log of rank 1", …
+    seen_at: datetime
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One named knob of an engine start: an environment variable or an engine flag, on all ranks or on one node."""
+
+    kind: Literal["env", "flag"]
+    name: str
+    value: str | None  # None unsets it; "" is a flag without a value
+    node: str | None = None  # None = every node
+
+    def __str__(self) -> str:
+        where = f" on {self.node}" if self.node else ""
+        if self.value is None:
+            return f"without {self.name}{where}"
+        joint = "=" if self.kind == "env" else " "
+        return f"{self.name}{joint}{self.value}".rstrip() + where
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An opinion that rests on evidence; it can't be built without any."""
+
+    step: Step
+    fate: Fate
+    code: str  # searchable words, a page in docs/findings
+    says: str  # one sentence
+    evidence: tuple[Evidence, ...]
+    change: Setting | None = None  # for ADJUST: the one setting to change
+    advice: str = ""  # what a person could do
+    scope: Literal["artefact", "candidate"] = "artefact"  # what HOPELESS condemns
+
+    def __post_init__(self) -> None:
+        if not self.evidence:
+            raise ValueError(f"finding {self.code} has no evidence")
+        if (self.fate is Fate.ADJUST) != (self.change is not None):
+            raise ValueError(f"finding {self.code}: ADJUST and a change belong together")
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """What an engine comes in: a Python environment (a path on the nodes) or an image (by digest)."""
+
+    kind: Literal["venv", "image"]
+    ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An engine in an artefact with settings; changing it makes a new one."""
+
+    name: str
+    engine: str
+    artefact: Artefact
+    model: str  # path or hub id, as this engine wants it
+    settings: tuple[Setting, ...] = ()
+    nodes: tuple[str, ...] = ()  # names of the nodes it runs on, rank order
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+
+    @property
+    def substance(self) -> tuple[str, str, str]:
+        """What a HOPELESS finding condemns: engine, artefact and model, whatever the settings."""
+        return (self.engine, self.artefact.ref, self.model)
+
+    def changed(self, change: Setting) -> Candidate:
+        """The same candidate with one setting more; it overrides an earlier one of the same name and node."""
+        return replace(self, settings=(*self.settings, change))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A candidate and what was found about it: by the probe, or by trying it."""
+
+    candidate: Candidate
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Start this candidate next."""
+
+    candidate: Candidate
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """This candidate answered correctly: keep it."""
+
+    candidate: Candidate
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Nothing is left to try."""
+
+    because: str
+
+
+Verdict = Try | Serve | GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One IPv4 address of a node and the interface that carries it."""
+
+    interface: str
+    ip: str
+    prefix: int  # network bits
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What was read from a node once; a field that could not be read is None and its reason is in unknown."""
+
+    hostname: str | None = None
+    arch: str | None = None  # as uname -m says: x86_64, aarch64
+    cores: int | None = None
+    memory_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    run_dir: str | None = None  # absolute
+    run_dir_free_bytes: int | None = None
+    addresses: tuple[Address, ...] = ()
+    gpus: tuple[str, ...] | None = None  # names; () = none there
+    machine_id: str | None = None  # equal for two nodes of one machine
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine: how it is reached, and the facts read from it once."""
+
+    name: str
+    host: str  # "local", or an SSH destination as in the user's ssh config
+    address: str | None = None  # the address the ranks use; None = found from facts
+    run_dir: str | None = None
+    facts: NodeFacts = NodeFacts()
+
+    @property
+    def is_local(self) -> bool:
+        """True when commands run here, without SSH."""
+        return self.host == "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Facts of a model, from its config.json and weights."""
+
+    path: str
+    architectures: tuple[str, ...]
+    model_type: str
+    bytes: int | None = None  # of the weights
+    thinks: bool = False  # its chat template opens a reasoning block
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """Everything one rank is started with: a pure value, printed by plan and run by a runtime."""
+
+    rank: int
+    node: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)  # name in the run folder -> text
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the service answers and under which name."""
+
+    url: str  # http://address:port/v1
+    model: str
+    health: str  # path, e.g. /health
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """One start of a candidate: its ranks, and where it will answer."""
+
+    service: str
+    candidate: Candidate
+    ranks: tuple[RankPlan, ...]
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """One rank as seen on its node: from its label and its process or container, never from memory."""
+
+    service: str
+    generation: str
+    rank: int
+    node: str
+    alive: bool
+    exit_code: int | None  # None while alive, or when nobody could record it
+    pid: int | None
+    started_at: float | None  # seconds since the epoch, the node's clock
+    label: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What one look at a rank showed: its state and what its log gained since the last one."""
+
+    name: str
+    alive: bool
+    exit_code: int | None
+    gained: bytes

@@ -1,0 +1,1 @@
+"""Which engines might serve this model, and what the model is."""

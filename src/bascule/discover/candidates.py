@@ -1,0 +1,78 @@
+"""From the recipe, or from what is installed on the nodes, to candidates (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bascule.core.nouns import Artefact, Candidate, Model, Setting
+from bascule.engines.base import settings_from_words
+from bascule.engines.catalogue import ENGINES
+from bascule.errors import RecipeError
+from bascule.recipe.schema import CandidateSpec, Recipe
+
+PREFERENCE = ("vllm", "sglang", "llamacpp", "transformers")  # fast over several nodes first
+GGUF_ONLY = ("llamacpp",)
+
+
+def from_recipe(recipe: Recipe, base: Path, words: Sequence[str] = ()) -> tuple[Candidate, ...]:
+    """The recipe's candidates in its order, each with these engine flags added; names are made unique.
+
+    Raises RecipeError for words that are no flags.
+    """
+    made: list[Candidate] = []
+    for given in recipe.candidates:
+        spec = given.model_copy(update={"args": [*given.args, *words]})
+        name = spec.name or f"{spec.engine}-{Path(spec.venv).name}"
+        taken = sum(candidate.name.partition("#")[0] == name for candidate in made)
+        made.append(_candidate(spec, f"{name}#{taken + 1}" if taken else name, recipe, base))
+    return tuple(made)
+
+
+def from_environments(
+    found: Mapping[str, Sequence[str]], recipe: Recipe, words: Sequence[str], model: Model
+) -> tuple[Candidate, ...]:
+    """Candidates from environments on the nodes: engine -> folders that every node has."""
+    specs = [
+        CandidateSpec(engine=engine, venv=folder)
+        for engine in PREFERENCE
+        for folder in found.get(engine, ())
+        if (engine in GGUF_ONLY) == model.path.endswith(".gguf")
+    ]
+    return from_recipe(recipe.model_copy(update={"candidates": specs}), Path.cwd(), words)
+
+
+def resolved(path: str, base: Path) -> str:
+    """A path of a recipe, seen from its folder."""
+    return str((base / Path(path).expanduser()).absolute()) if path else path
+
+
+def _candidate(spec: CandidateSpec, name: str, recipe: Recipe, base: Path) -> Candidate:
+    engine = ENGINES[spec.engine]
+    all_nodes = [node.name for node in recipe.nodes]
+    nodes = spec.nodes or (all_nodes if engine.spans_nodes else all_nodes[:1])
+    if len(nodes) > 1 and not engine.spans_nodes:
+        raise RecipeError("recipe", f"candidate {name}: {spec.engine} runs on one node, not on {len(nodes)}")
+    return Candidate(
+        name,
+        spec.engine,
+        Artefact("venv", resolved(spec.venv, base)),
+        resolved(spec.model or recipe.model, base),
+        (*_flags(spec, name), *_variables(spec)),
+        tuple(nodes),
+        spec.tensor_parallel or max(1, len(nodes) // spec.pipeline_parallel),
+        spec.pipeline_parallel,
+    )
+
+
+def _flags(spec: CandidateSpec, name: str) -> tuple[Setting, ...]:
+    try:
+        return settings_from_words(spec.args, ENGINES[spec.engine].lore)
+    except ValueError as word:
+        raise RecipeError("recipe", f"candidate {name}: `{word}` in args belongs to no flag") from word
+
+
+def _variables(spec: CandidateSpec) -> tuple[Setting, ...]:
+    everywhere = [Setting("env", name, value) for name, value in spec.env.items()]
+    somewhere = [Setting("env", name, value, node) for node, env in spec.env_on.items() for name, value in env.items()]
+    return (*everywhere, *somewhere)

@@ -1,0 +1,1 @@
+"""Bringing images and weights to the nodes."""

@@ -1,0 +1,64 @@
+"""Whether every node of a candidate has its artefact and the same model; copying is added beside this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bascule.core.nouns import Candidate, Evidence, Fate, Finding, Node, Step
+from bascule.remote.connect import Runners
+
+# Prints `artefact yes|no`, then each file of the model with its size, links followed, and a checksum of config.json.
+_SCRIPT = """
+[ -e "$1" ] && echo "artefact yes" || echo "artefact no"
+if [ -d "$2" ]; then cd "$2" && find -L . -type f -exec ls -Ln {} + | awk '{ print $5, $NF }' | sort -k 2
+  cksum config.json 2>/dev/null
+elif [ -f "$2" ]; then ls -Ln "$2" | awk '{ print $5, $NF }'
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one node has of a candidate."""
+
+    node: str
+    artefact: bool
+    files: tuple[str, ...]  # "SIZE PATH" lines
+
+
+async def check(candidate: Candidate, nodes: Sequence[Node], runners: Runners) -> Finding:
+    """OK when all nodes hold the artefact and the same files of the model."""
+    holdings = await asyncio.gather(*(_holding(candidate, node, runners) for node in nodes))
+    return compare(candidate, holdings, datetime.now(UTC))
+
+
+def compare(candidate: Candidate, holdings: Sequence[Holding], at: datetime) -> Finding:
+    """The first difference, or OK (pure)."""
+    first = holdings[0]
+    for holding in holdings:
+        if not holding.artefact:
+            says = f"{holding.node} has no {candidate.artefact.ref}"
+            return _finding(Fate.HOPELESS, "artefact-missing", says, holding, at)
+        if not holding.files:
+            says = f"{holding.node} has no model at {candidate.model}"
+            return _finding(Fate.HOPELESS, "weights-missing", says, holding, at)
+        if holding.files != first.files:
+            odd = sorted(set(first.files) ^ set(holding.files))[0]
+            says = f"the model differs between {first.node} and {holding.node}: {odd}"
+            return _finding(Fate.HOPELESS, "weights-differ", says, holding, at)
+    return _finding(Fate.OK, "all-there", "every node has the engine and the same model", first, at)
+
+
+async def _holding(candidate: Candidate, node: Node, runners: Runners) -> Holding:
+    words = ("sh", "-s", "--", candidate.artefact.ref, candidate.model)
+    result = await runners[node.name].run(words, stdin=_SCRIPT, within=60)
+    first, *rest = result.text.splitlines() or ["artefact no"]
+    return Holding(node.name, first == "artefact yes", tuple(rest))
+
+
+def _finding(fate: Fate, code: str, says: str, holding: Holding, at: datetime) -> Finding:
+    excerpt = "\n".join(holding.files[:20]) or "no files"
+    return Finding(Step.DISTRIBUTE, fate, code, says, (Evidence(holding.node, "find, ls, cksum", at, excerpt),))

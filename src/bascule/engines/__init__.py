@@ -1,0 +1,1 @@
+"""How each engine speaks: one module and one lore file per engine."""

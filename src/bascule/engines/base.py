@@ -1,0 +1,120 @@
+"""What an engine is to bascule: command lines per rank, where it answers, and the phases of its log."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Protocol
+
+from bascule.core.layout import Place, Start
+from bascule.core.nouns import Endpoint, RankPlan, Setting
+
+READY = "ready"  # the phase in which the engine itself says that it serves
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a start: it begins at a line of the log that matches, and may last so many seconds."""
+
+    name: str
+    begins: re.Pattern[str] | None  # None: begins with the process
+    within_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lore:
+    """Facts about an engine that live in a data file beside the code."""
+
+    name: str
+    source: str
+    packages: tuple[str, ...]  # names of the distribution on a package index
+    aliases: Mapping[str, str]  # short spelling of a flag -> the one we use
+    phases: tuple[Phase, ...]
+
+
+class Engine(Protocol):
+    """How one engine is started over the nodes of a Start."""
+
+    @property
+    def lore(self) -> Lore:
+        """Its facts."""
+        ...
+
+    @property
+    def spans_nodes(self) -> bool:
+        """True when one model may be spread over several nodes."""
+        ...
+
+    def ranks(self, start: Start) -> tuple[RankPlan, ...]:
+        """The exact words of each rank."""
+        ...
+
+    def endpoint(self, start: Start) -> Endpoint:
+        """Where it will answer."""
+        ...
+
+
+@cache
+def read_lore(name: str) -> Lore:
+    """The facts of an engine, from lore/NAME.toml."""
+    text = resources.files("bascule.engines").joinpath(f"lore/{name}.toml").read_text()
+    raw = tomllib.loads(text)
+    phases = tuple(
+        Phase(row["name"], re.compile(row["begins"]) if row.get("begins") else None, row["within_s"])
+        for row in raw["phases"]
+    )
+    return Lore(name, raw["source"], tuple(raw["packages"]), raw.get("aliases", {}), phases)
+
+
+def settings_from_words(words: Sequence[str], lore: Lore) -> tuple[Setting, ...]:
+    """Engine flags as a person types them -> settings, in the spelling of the lore.
+
+    `--flag value`, `--flag=value` and `--flag` are understood. Raises ValueError at a word that belongs to no flag.
+    """
+    found: list[Setting] = []
+    for word in words:
+        if re.match(r"--?[A-Za-z]", word):
+            name, equals, value = word.partition("=")
+            found.append(Setting("flag", lore.aliases.get(name, name), value if equals else ""))
+        elif found and found[-1].value == "":
+            found[-1] = Setting("flag", found[-1].name, word)
+        else:
+            raise ValueError(word)
+    return tuple(found)
+
+
+def flags(defaults: Mapping[str, str | None], settings: Iterable[Setting], node: str) -> tuple[str, ...]:
+    """The flags of one rank: what bascule sets, overridden by the candidate's settings, in a stable order."""
+    merged = _merged(defaults, settings, "flag", node)
+    words: list[str] = []
+    for name, value in merged.items():
+        words += [name] if value == "" else [name, value]
+    return tuple(words)
+
+
+def environment(defaults: Mapping[str, str | None], settings: Iterable[Setting], node: str) -> dict[str, str]:
+    """The environment of one rank, on top of what the node itself has."""
+    return _merged(defaults, settings, "env", node)
+
+
+def address_variables(place: Place, *names: str) -> dict[str, str | None]:
+    """The variables that tell torch's Gloo and NCCL which interface to use, and others that hold the own address."""
+    by_interface: dict[str, str | None] = {"GLOO_SOCKET_IFNAME": place.interface, "NCCL_SOCKET_IFNAME": place.interface}
+    return {**dict.fromkeys(names, place.address), **by_interface}
+
+
+def python_of(start: Start) -> str:
+    """The interpreter of a candidate that is a Python environment."""
+    return f"{start.candidate.artefact.ref}/bin/python"
+
+
+def _merged(defaults: Mapping[str, str | None], settings: Iterable[Setting], kind: str, node: str) -> dict[str, str]:
+    merged = dict(defaults)
+    for setting in settings:
+        if setting.kind == kind and setting.node in (None, node):
+            merged[setting.name] = setting.value
+    return {name: value for name, value in merged.items() if value is not None}

@@ -1,0 +1,59 @@
+"""From a candidate and the nodes to the exact words of every rank (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bascule.core.layout import Place, Start, nodes_of, own_address
+from bascule.core.nouns import Candidate, LaunchPlan, Node
+from bascule.engines.catalogue import ENGINES
+from bascule.errors import NodeTrouble
+from bascule.remote.facts import interface_of
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the recipe says about the service itself, whatever candidate serves it."""
+
+    service: str
+    port: int
+    rendezvous_port: int
+    served_name: str
+    context: int | None
+
+
+def plan_launch(candidate: Candidate, nodes: Sequence[Node], wanted: Wanted) -> LaunchPlan:
+    """The ranks of one start. Raises NodeTrouble when a node has no address to tell its peers."""
+    start = Start(
+        wanted.service,
+        candidate,
+        tuple(place_of(node) for node in nodes_of(candidate, nodes)),
+        wanted.port,
+        wanted.rendezvous_port,
+        wanted.served_name,
+        wanted.context,
+    )
+    engine = ENGINES[candidate.engine]
+    return LaunchPlan(wanted.service, candidate, engine.ranks(start), engine.endpoint(start))
+
+
+def place_of(node: Node) -> Place:
+    """How a rank on this node is seen by its peers."""
+    address = own_address(node)
+    if address is None:
+        raise NodeTrouble(
+            "no-address",
+            f"{node.name} has no address that its peers could use",
+            seen=", ".join(f"{a.interface} {a.ip}" for a in node.facts.addresses) or "no interface was seen",
+            advice=f"say `address:` for {node.name} in the recipe",
+        )
+    return Place(node.name, address, interface_of(node.facts, address))
+
+
+def digest(plan: LaunchPlan) -> str:
+    """A short name for exactly these command lines; equal digests may adopt each other's ranks."""
+    words = [[rank.rank, rank.node, rank.argv, sorted(rank.env.items())] for rank in plan.ranks]
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]

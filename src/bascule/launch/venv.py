@@ -1,0 +1,149 @@
+"""The venv runtime: a rank is a detached process group with a run folder, found again after the controller died."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+
+from bascule.core.nouns import Glimpse, Node, RankPlan, RankState
+from bascule.errors import NodeTrouble
+from bascule.remote import shell
+from bascule.remote.runner import Result, Runner
+
+TERM_GRACE = 6  # seconds from TERM to KILL; a rank that waits in rendezvous ignores TERM anyway
+
+
+def rank_name(service: str, generation: str, rank: int) -> str:
+    """The folder and mark of a rank; services have no dots in their names."""
+    return f"{service}.{generation}.r{rank}"
+
+
+def start_script(root: str, name: str, plan: RankPlan, label: Mapping[str, str]) -> str:
+    """A script for one node that starts a rank and returns at once; it leaves nothing when it fails."""
+    folder = f"{root}/{name}"
+    quoted = shell.line((folder,))
+    files = {"label": "".join(f"{key}={value}\n" for key, value in label.items()), "run": _leader(name, plan)}
+    return (
+        "set -eu; umask 077\n"
+        f"mkdir -p {shell.line((root,))}\n"
+        f"mkdir {quoted}\n"
+        f"trap 'rm -rf {quoted}' EXIT\n"
+        f"cd {quoted}\n"
+        + "".join(shell.here_document(path, text) for path, text in {**plan.files, **files}.items())
+        + "setsid sh ./run </dev/null >/dev/null 2>&1 &\n"
+        "tries=50; while [ ! -s pid ] && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done\n"
+        "[ -s pid ]\n"
+        "trap - EXIT\n"
+    )
+
+
+async def start(runner: Runner, root: str, name: str, plan: RankPlan, label: Mapping[str, str]) -> Result:
+    """Start one rank; a Result that is not ok says in its complaint why nothing was started."""
+    return await runner.run(("sh", "-s"), stdin=start_script(root, name, plan, label), within=20)
+
+
+async def observe(runner: Runner, root: str, offsets: Mapping[str, int]) -> list[Glimpse]:
+    """One look at ranks of a node; offsets are bytes of the log already read, by the rank's name."""
+    words = [word for name, offset in offsets.items() for word in (name, str(offset))]
+    result = await _call(runner, "observe", root, *words)
+    return parse_glimpses(result.stdout)
+
+
+async def find(runner: Runner, node: Node, service: str = "") -> list[RankState]:
+    """The ranks of a service on a node, or of all services, from their labels."""
+    result = await _call(runner, "list", root_of(node), service)
+    return parse_states(result.text, node.name)
+
+
+async def stop(runner: Runner, node: Node, names: Sequence[str], grace: int = TERM_GRACE) -> None:
+    """End ranks and everything they started. Raises NodeTrouble when something is left."""
+    if not names:
+        return
+    result = await _call(runner, "stop", root_of(node), str(grace), *names, within=grace + 25)
+    if not result.ok:
+        raise NodeTrouble("not-stopped", f"a rank on {node.name} did not end", seen=result.complaint)
+
+
+async def remove(runner: Runner, node: Node, names: Sequence[str]) -> None:
+    """Remove the run folders of ranks that have ended."""
+    if names:
+        await _call(runner, "remove", root_of(node), *names)
+
+
+def root_of(node: Node) -> str:
+    """Where a node keeps the run folders. Raises NodeTrouble when that could not be read."""
+    if node.facts.run_dir is None:
+        why = node.facts.unknown.get("run_dir", "its facts were not read")
+        raise NodeTrouble("no-run-folder", f"{node.name} has no run folder", seen=why)
+    return node.facts.run_dir
+
+
+def parse_glimpses(out: bytes) -> list[Glimpse]:
+    """Blocks of `=== NAME ALIVE EXIT BYTES`, then so many bytes of log and a newline."""
+    glimpses = []
+    while out.startswith(b"=== "):
+        head, _, rest = out.partition(b"\n")
+        name, alive, code, size = head.decode().split()[1:]
+        gained, out = rest[: int(size)], rest[int(size) + 1 :]
+        glimpses.append(Glimpse(name, alive == "1", int(code) if code != "-" else None, gained))
+    return glimpses
+
+
+def parse_states(text: str, node: str) -> list[RankState]:
+    """Blocks of `=== NAME` and key=value lines."""
+    blocks = [block.splitlines() for block in text.split("=== ")[1:]]
+    return [_state(block[0], dict(_pairs(block[1:])), node) for block in blocks]
+
+
+def _state(name: str, label: dict[str, str], node: str) -> RankState:
+    service, generation, rank = (
+        name.split(".", 1)[0],
+        name.split(".", 1)[1].rpartition(".")[0],
+        name.rpartition(".r")[2],
+    )
+    alive = label.pop("alive", "0") == "1"
+    code, pid, began = label.pop("exit", ""), label.pop("pid", ""), label.get("started_at", "")
+    return RankState(
+        service,
+        generation,
+        int(rank) if rank.isdigit() else -1,
+        label.get("node", node),
+        alive,
+        int(code) if code.lstrip("-").isdigit() else None,
+        int(pid) if pid.isdigit() else None,
+        float(began) if began else None,
+        label,
+    )
+
+
+def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if equals:
+            yield key, value
+
+
+def _leader(name: str, plan: RankPlan) -> str:
+    """The rank's leader: notes who it is, runs the engine with the log as its output, notes how it ended."""
+    path = shell.line((plan.argv[0].rpartition("/")[0],)) if "/" in plan.argv[0] else ""
+    return (
+        f"# rank {plan.rank} on {plan.node}: the leader of its process group\n"
+        "trap : TERM INT HUP\n"
+        'echo "$$ $(sed \'s/^.*) //\' /proc/$$/stat | cut -d " " -f 20) $(cat /proc/sys/kernel/random/boot_id)" >pid\n'
+        + (f'export PATH={path}:"$PATH"\n' if path else "")
+        + shell.exports({**plan.env, "BASCULE_RANK": name})
+        + f"{shell.line(plan.argv)} >log 2>&1\n"
+        "echo $? >exit.new; mv exit.new exit\n"
+    )
+
+
+async def _call(runner: Runner, function: str, *words: str, within: float = 30) -> Result:
+    library = resources.files("bascule.launch").joinpath("venv.sh").read_text()
+    return await runner.run(("sh", "-s", "--", function, *words), stdin=library, within=within)
+
+
+def label_of(service: str, generation: str, plan: RankPlan, **more: object) -> dict[str, str]:
+    """The label of a rank; values are one line each, structures as JSON."""
+    plain = {key: value if isinstance(value, str) else json.dumps(value) for key, value in more.items()}
+    return {"service": service, "generation": generation, "rank": str(plan.rank), "node": plan.node, **plain}

@@ -1,0 +1,97 @@
+# Ranks as plain processes on a node: started, seen, and stopped by these POSIX functions, sent over stdin.
+# A rank is a folder ROOT/SERVICE.GENERATION.rRANK with: label (key=value), run (the script that is its process
+# group's leader), log, pid ("PID STARTTIME BOOT_ID"), exit (status, once it ended by itself).
+set -u
+
+boot_id() { cat /proc/sys/kernel/random/boot_id; }
+
+# Field 22 of /proc/PID/stat: when the process began, in ticks since boot. With the pid it names a process for good.
+start_time() { sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+
+# leader DIR: prints the pid of the folder's leader if that very process lives.
+leader() {
+  [ -r "$1/pid" ] || return 1
+  read -r pid began boot <"$1/pid" || return 1
+  [ "$boot" = "$(boot_id)" ] && [ "$(start_time "$pid")" = "$began" ] || return 1
+  state=$(sed 's/^.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d ' ' -f 1)
+  [ -n "$state" ] && [ "$state" != Z ] && echo "$pid"
+}
+
+# members DIR: the pids of all processes of a rank: its session, and whoever carries its mark in the environment.
+members() {
+  name=$(basename "$1")
+  if [ -r "$1/pid" ]; then
+    read -r pid began boot <"$1/pid"
+    now=$(start_time "$pid")
+    if [ "$boot" = "$(boot_id)" ] && { [ -z "$now" ] || [ "$now" = "$began" ]; }; then
+      cat /proc/[0-9]*/stat 2>/dev/null |
+        awk -v session="$pid" '{ id = $1; sub(/^.*\) /, ""); if ($4 == session && $1 != "Z") print id }'
+    fi
+  fi
+  grep -lzxF "BASCULE_RANK=$name" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3
+}
+
+# describe DIR: one block about a rank; "alive" means that any process of it is left.
+describe() {
+  echo "=== $(basename "$1")"
+  cat "$1/label" 2>/dev/null
+  if found=$(leader "$1"); then echo "alive=1"; echo "pid=$found"
+  elif [ -n "$(members "$1")" ]; then echo "alive=1"; echo "leaderless=1"
+  else echo "alive=0"; fi
+  [ -r "$1/exit" ] && echo "exit=$(cat "$1/exit")"
+  return 0
+}
+
+# list ROOT SERVICE: every rank of a service, or of all services when SERVICE is empty.
+list() {
+  for dir in "$1/${2:-*}".*.r*; do [ -d "$dir" ] && describe "$dir"; done
+  return 0
+}
+
+# observe ROOT NAME OFFSET [NAME OFFSET]...: state of ranks, and what their logs gained, at most 256 KiB each.
+observe() {
+  root=$1; shift
+  while [ $# -ge 2 ]; do
+    dir=$root/$1; offset=$2; shift 2
+    size=$(wc -c <"$dir/log" 2>/dev/null || echo 0)
+    if found=$(leader "$dir"); then alive=1; else alive=0; fi
+    gained=$((size - offset)); [ "$gained" -gt 262144 ] && gained=262144; [ "$gained" -lt 0 ] && gained=0
+    echo "=== $(basename "$dir") $alive $(cat "$dir/exit" 2>/dev/null || echo -) $gained"
+    [ "$gained" -gt 0 ] && tail -c "+$((offset + 1))" "$dir/log" | head -c "$gained"
+    echo
+  done
+  return 0
+}
+
+# stop ROOT GRACE NAME...: TERM, then KILL after GRACE seconds, until nothing of the ranks is left.
+stop() {
+  root=$1; grace=$2; shift 2
+  signal_all TERM "$root" "$@"
+  tries=$((grace * 5))
+  while [ "$tries" -gt 0 ] && [ -n "$(all_members "$root" "$@")" ]; do sleep 0.2; tries=$((tries - 1)); done
+  tries=25
+  while [ "$tries" -gt 0 ] && [ -n "$(all_members "$root" "$@")" ]; do
+    signal_all KILL "$root" "$@"; sleep 0.2; tries=$((tries - 1))
+  done
+  left=$(all_members "$root" "$@")
+  [ -z "$left" ] || { echo "still there: $left" >&2; return 1; }
+}
+
+all_members() { base=$1; shift; for one in "$@"; do members "$base/$one"; done; }
+
+signal_all() {
+  sent=$1; shift
+  for process in $(all_members "$@"); do kill "-$sent" "$process" 2>/dev/null; done
+  return 0
+}
+
+# remove ROOT NAME...: the folders of ranks that have ended.
+remove() {
+  root=$1; shift
+  for name in "$@"; do
+    case "$name" in */* | "" | .*) continue ;; esac
+    [ -n "$(members "$root/$name")" ] || rm -rf "${root:?}/$name"
+  done
+}
+
+"$@"

@@ -1,0 +1,1 @@
+"""Looking after services: status, logs, stop."""

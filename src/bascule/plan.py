@@ -1,0 +1,54 @@
+"""What `bascule up` would do, told before anything is done: the same stages over Runners that only tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bascule.core.decide import decide
+from bascule.core.nouns import Attempt, Candidate, Finding, Try
+from bascule.journal import Journal
+from bascule.launch import start as ranks
+from bascule.remote.connect import tellers
+from bascule.stages import Bound
+from bascule.up import Request, look_around, wanted_of
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A candidate as it would be tried: what is known of it, and the commands of its start."""
+
+    candidate: Candidate
+    finding: Finding
+    tried: bool  # False: refused before any start
+    because: str
+    commands: tuple[str, ...]
+
+
+async def plan(request: Request, journal: Journal, note: Callable[..., None]) -> list[Planned]:
+    """Read everything, start nothing: candidates in the order in which they would be tried."""
+    known = await look_around(request, note)
+    stages = Bound(
+        0,
+        journal,
+        {node.name: node for node in known.nodes},
+        known.runners,
+        known.model,
+        wanted_of(request.recipe),
+        known.candidates,
+        request.recipe.budget,
+        lambda _: None,
+        note,
+    )
+    attempts = await stages.assess()
+    return [await _planned(stages, attempt) for attempt in attempts]
+
+
+async def _planned(stages: Bound, attempt: Attempt) -> Planned:
+    verdict = decide([attempt.candidate], [attempt], budget=stages.budget)
+    if not isinstance(verdict, Try):
+        return Planned(attempt.candidate, attempt.finding, False, verdict.because, ())
+    told: list[str] = []
+    telling = tellers(stages.nodes.values(), told.append)
+    await ranks.start(stages.plan_of(attempt.candidate), "plan", stages.nodes, telling)
+    return Planned(attempt.candidate, attempt.finding, True, verdict.because, tuple(told))

@@ -1,0 +1,1 @@
+"""Can these nodes do it at all: checks before anything is started."""

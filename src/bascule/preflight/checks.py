@@ -1,0 +1,66 @@
+"""What must hold on the nodes before anything is started: pure checks over facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bascule.core.nouns import Evidence, Fate, Finding, Node, Step
+
+RUN_DIR_NEEDS = 64 * 1024 * 1024  # bytes, for logs and run folders
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A TCP port somebody listens on."""
+
+    address: str  # 0.0.0.0 and :: mean every address
+    port: int
+    pid: int | None
+    owner: str  # command and user as far as they can be seen
+
+
+def run_folder_has_space(node: Node, at: datetime) -> Finding | None:
+    """Logs have room under the run folder."""
+    free = node.facts.run_dir_free_bytes
+    if free is None or free >= RUN_DIR_NEEDS:
+        return None
+    seen = Evidence(node.name, f"df {node.facts.run_dir}", at, f"{free} bytes free")
+    return Finding(
+        Step.PREFLIGHT,
+        Fate.CLUSTER,
+        "disk-full",
+        f"the disk under {node.facts.run_dir} on {node.name} has {free // 1024} KiB left",
+        (seen,),
+        advice=f"free some space there, or give {node.name} another `run_dir`",
+    )
+
+
+def ports_are_free(
+    head: Node, address: str, ports: Sequence[tuple[str, int]], listening: Iterable[Listener], at: datetime
+) -> Finding | None:
+    """Nobody on the head listens where the service or the rendezvous will; ports are (recipe key, number)."""
+    for key, port in ports:
+        for listener in listening:
+            if listener.port == port and _clashes(listener.address, address):
+                return _taken(head, key, listener, at)
+    return None
+
+
+def _clashes(theirs: str, ours: str) -> bool:
+    return theirs in ("0.0.0.0", "::", ours)
+
+
+def _taken(head: Node, key: str, listener: Listener, at: datetime) -> Finding:
+    code = "rendezvous-port-taken" if key == "rendezvous_port" else "api-port-taken"
+    who = f"{listener.owner} (pid {listener.pid})" if listener.pid else (listener.owner or "a process of another user")
+    seen = Evidence(head.name, "/proc/net/tcp", at, f"LISTEN {listener.address}:{listener.port} {who}")
+    return Finding(
+        Step.PREFLIGHT,
+        Fate.CLUSTER,
+        code,
+        f"port {listener.port} on {head.name} is held by {who}",
+        (seen,),
+        advice=f"stop that process, or choose another `{key}`",
+    )

@@ -1,0 +1,30 @@
+"""Gathers what the checks ask for and gives the first finding that isn't OK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from bascule.core.layout import own_address
+from bascule.core.nouns import Evidence, Fate, Finding, Node, Step
+from bascule.preflight.checks import ports_are_free, run_folder_has_space
+from bascule.preflight.listeners import read_listeners
+from bascule.remote.connect import Runners
+
+
+async def preflight(nodes: Sequence[Node], runners: Runners, ports: Sequence[tuple[str, int]]) -> Finding:
+    """Check the nodes of one start, head first; ports are (recipe key, number) that the head will listen on."""
+    at = datetime.now(UTC)
+    for node in nodes:
+        if trouble := run_folder_has_space(node, at):
+            return trouble
+    head = nodes[0]
+    listening = await read_listeners(runners[head.name], [port for _, port in ports])
+    if trouble := ports_are_free(head, own_address(head) or "", ports, listening, at):
+        return trouble
+    seen = Evidence(head.name, "/proc/net/tcp, df", at, f"{len(listening)} listeners, none on {_words(ports)}")
+    return Finding(Step.PREFLIGHT, Fate.OK, "nodes-ready", "the nodes have room and the ports are free", (seen,))
+
+
+def _words(ports: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(str(port) for _, port in ports)

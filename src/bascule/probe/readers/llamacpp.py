@@ -1,0 +1,67 @@
+"""llama.cpp: its architectures are C strings in the library of the xllamacpp wheel."""
+
+from __future__ import annotations
+
+from bascule.core.nouns import Fate
+from bascule.probe.facts import gguf_architecture
+from bascule.probe.gguf import HEAD, NotGguf, architecture
+from bascule.probe.packages import Package
+from bascule.probe.values import Answer, Spot
+from bascule.probe.verdict import ARCHITECTURE_UNKNOWN, KNOWN, Opinion, Question, undecided
+from bascule.probe.views import View, ere
+
+FOLDER = "xllamacpp"
+LIBRARIES = ("xllamacpp/*.so*", "xllamacpp.libs/*.so*")
+CONTROL = "llama"  # every llama.cpp has it: where it isn't found, the search says nothing
+
+
+async def look(view: View, question: Question, package: Package | None) -> Opinion:
+    """Look for the GGUF architecture among the strings of its libraries."""
+    name, seen = await _architecture(view, question)
+    if name is None:
+        return undecided(question, seen.text, (seen,))
+    answer = await _in_libraries(view, name)
+    spots = (*answer.seen, seen, *((package.spot,) if package else ()))
+    if answer.yes is None:
+        return undecided(question, answer.why, spots)
+    label = f"{question.label} (xllamacpp)"
+    if answer.yes:
+        return Opinion(Fate.OK, KNOWN, f"{label} knows {name}", spots)
+    return Opinion(Fate.HOPELESS, ARCHITECTURE_UNKNOWN, f"{label} does not know {name}", spots)
+
+
+async def _architecture(view: View, question: Question) -> tuple[str | None, Spot]:
+    """What the GGUF file says, where it is on the node; else what llama.cpp calls the model's type."""
+    path = question.candidate.model
+    if path.endswith(".gguf") and path.startswith("/"):
+        head = await view.head(path, HEAD)
+        if head is not None:
+            try:
+                own = architecture(head)
+            except NotGguf as broken:
+                return None, Spot(path, None, str(broken))
+            return own, Spot(path, None, f"general.architecture = {own}")
+    model_type = question.model.model_type
+    name = gguf_architecture(model_type)
+    says = f"model_type {model_type} is {name} there" if name else f"no GGUF name of model_type {model_type!r} is known"
+    return name, Spot("config.json", None, says)
+
+
+async def _in_libraries(view: View, name: str) -> Answer:
+    """A whole string is a yes, and so is the type name of its class; neither, nor a tail of another string, is a no.
+
+    Linkers let strings share tails: in xllamacpp 2026.10.11549 `qwen2` is only the end of `rwkv6qwen2`.
+    """
+    type_name = f"[0-9]+llama_model_{ere(name.replace('-', '_'))}"
+    found = await view.words(f"^({ere(name)}|{type_name}|{CONTROL})$", *LIBRARIES)
+    if not any(hit.text == CONTROL for hit in found.hits):
+        seen = Spot(FOLDER, None, f"no string {CONTROL} in {found.files} libraries")
+        return Answer(None, (seen,), "its libraries could not be searched")
+    for hit in sorted(found.hits, key=lambda hit: hit.text != name):
+        if hit.text == name or CONTROL not in (hit.text, name):
+            return Answer(True, (hit,))
+    tails = await view.words(f"{ere(name)}$", *LIBRARIES)
+    if tails.hits:
+        return Answer(None, tails.hits[:1], f"{name} is there only as the end of other strings")
+    libraries = ", ".join(dict.fromkeys(hit.path for hit in found.hits))
+    return Answer(False, (Spot(libraries, None, f"no string {name} (and {CONTROL} is there)"),))

@@ -1,0 +1,1 @@
+"""What a person asks for: schema, loading, the commented example."""

@@ -1,0 +1,110 @@
+"""What a recipe may say; its meaning key by key is told in example.yaml."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from bascule.core.decide import BUDGET
+from bascule.core.layout import API_PORT, RENDEZVOUS_PORT
+from bascule.engines.catalogue import ENGINES
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+Ip = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
+
+
+def _words(value: Any) -> Any:
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+def _named(value: Any) -> Any:
+    """A node given as `user@host:22` is named after its host."""
+    if not isinstance(value, str):
+        return value
+    name = value.rpartition("@")[2].partition(":")[0].replace(".", "-")
+    return {"name": name, "host": value}
+
+
+def _texts(value: Any) -> Any:
+    """Numbers are fine as values of variables."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _text(item) for key, item in value.items()}
+
+
+def _text(item: Any) -> Any:
+    return str(item) if isinstance(item, int | float) and not isinstance(item, bool) else item
+
+
+Words = Annotated[list[str], BeforeValidator(_words)]
+Variables = Annotated[dict[str, str], BeforeValidator(_texts)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NodeSpec(_Part):
+    """One machine."""
+
+    name: Name
+    host: str = ""
+    address: Ip | None = None
+    run_dir: str | None = None
+
+    @model_validator(mode="after")
+    def _host_is_the_name(self) -> Self:
+        self.host = self.host or self.name
+        return self
+
+
+class CandidateSpec(_Part):
+    """One engine in one artefact, with settings."""
+
+    name: Name | None = None
+    engine: str
+    venv: str
+    model: str | None = None
+    nodes: list[str] | None = None
+    tensor_parallel: Annotated[int, Field(ge=1)] | None = None
+    pipeline_parallel: Annotated[int, Field(ge=1)] = 1
+    args: Words = []
+    env: Variables = {}
+    env_on: dict[str, Variables] = {}
+
+    @field_validator("engine")
+    @classmethod
+    def _engine_is_known(cls, engine: str) -> str:
+        if engine not in ENGINES:
+            raise ValueError(f"engine `{engine}` is not known; there are {', '.join(ENGINES)}")
+        return engine
+
+
+class Recipe(_Part):
+    """One service: a model, the nodes, and what may serve it."""
+
+    service: Name
+    model: str
+    nodes: Annotated[list[Annotated[NodeSpec, BeforeValidator(_named)]], Field(min_length=1)]
+    port: Port = API_PORT
+    rendezvous_port: Port = RENDEZVOUS_PORT
+    context: Annotated[int, Field(ge=16)] | None = None
+    served_name: str | None = None
+    budget: Annotated[int, Field(ge=1, le=100)] = BUDGET
+    candidates: list[CandidateSpec] = []
+
+    @model_validator(mode="after")
+    def _names_fit_together(self) -> Self:
+        names = [node.name for node in self.nodes]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two nodes have the same name: {', '.join(names)}")
+        for number, candidate in enumerate(self.candidates, 1):
+            used = [*(candidate.nodes or []), *candidate.env_on]
+            if strangers := [name for name in used if name not in names]:
+                raise ValueError(f"candidate {number} names a node that is not there: {', '.join(strangers)}")
+        if self.port == self.rendezvous_port:
+            raise ValueError(f"port and rendezvous_port are both {self.port}")
+        return self

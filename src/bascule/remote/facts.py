@@ -1,0 +1,135 @@
+"""What is read from a node once: one short POSIX script, and pure parsers of its sections."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bascule.core.nouns import Address, Node, NodeFacts
+from bascule.remote.runner import Runner
+
+SECTION = "=== "
+
+# Each section prints its facts or nothing. Interfaces: iproute2 where it is, else an ioctl through python3.
+SCRIPT = r"""
+asked=${1:-}
+case "$asked" in
+  "") run_dir="${XDG_STATE_HOME:-$HOME/.local/state}/bascule/ranks" ;;
+  "~/"*) run_dir="$HOME/${asked#"~/"}" ;;
+  *) run_dir=$asked ;;
+esac
+near=$run_dir; while [ ! -d "$near" ]; do near=$(dirname "$near"); done
+echo "=== hostname"; uname -n
+echo "=== arch"; uname -m
+echo "=== cores"; nproc 2>/dev/null || getconf _NPROCESSORS_ONLN
+echo "=== memory"; cat /proc/meminfo
+echo "=== run_dir"; echo "$run_dir"
+echo "=== run_dir_free"; df -Pk "$near" | tail -n 1
+echo "=== machine_id"; cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/net
+echo "=== gpus"
+if command -v nvidia-smi >/dev/null 2>&1; then nvidia-smi --query-gpu=name --format=csv,noheader 2>&1
+else echo none; fi
+echo "=== addresses"
+if command -v ip >/dev/null 2>&1; then ip -o -4 addr show
+elif command -v python3 >/dev/null 2>&1; then python3 - <<'PY'
+import fcntl, socket, struct
+for _, name in socket.if_nameindex():
+    def ask(number):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        return socket.inet_ntoa(fcntl.ioctl(s.fileno(), number, struct.pack("256s", name.encode()))[20:24])
+    try:
+        address, mask = ask(0x8915), int.from_bytes(socket.inet_aton(ask(0x891b)), "big")
+        print("0:", name, "inet", f"{address}/{bin(mask).count('1')}")
+    except OSError:
+        pass
+PY
+fi
+"""
+
+
+async def read_facts(runner: Runner, node: Node) -> Node:
+    """The node with its facts. Raises NodeUnreachable."""
+    result = await runner.run(("sh", "-s", "--", node.run_dir or ""), stdin=SCRIPT, within=20)
+    return replace(node, facts=parse_facts(result.text))
+
+
+def parse_facts(text: str) -> NodeFacts:
+    """Facts from what SCRIPT printed; what is missing or unreadable is named in `unknown`."""
+    sections = _sections(text)
+    found: dict[str, Any] = {}
+    unknown: dict[str, str] = {}
+    for name, parse in _PARSERS.items():
+        try:
+            found[name] = parse(sections.get(name.removesuffix("_bytes"), ""))
+        except (ValueError, IndexError, KeyError) as trouble:
+            unknown[name] = str(trouble) or type(trouble).__name__
+    memory = sections.get("memory", "")
+    found["memory_free_bytes"] = _meminfo(memory).get("MemAvailable")
+    return NodeFacts(**found, unknown=unknown)
+
+
+def interface_of(facts: NodeFacts, ip: str) -> str | None:
+    """The interface that carries this address: by the very address first, else by its network."""
+    for address in facts.addresses:
+        if address.ip == ip:
+            return address.interface
+    wanted = ipaddress.ip_address(ip)
+    for address in facts.addresses:
+        if wanted in ipaddress.ip_network(f"{address.ip}/{address.prefix}", strict=False):
+            return address.interface
+    return None
+
+
+def _sections(text: str) -> dict[str, str]:
+    sections: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(SECTION):
+            current = sections.setdefault(line.removeprefix(SECTION).strip(), [])
+        else:
+            current.append(line)
+    return {name: "\n".join(lines).strip() for name, lines in sections.items()}
+
+
+def _word(text: str) -> str:
+    if not text:
+        raise ValueError("nothing was printed")
+    return text
+
+
+def _meminfo(text: str) -> dict[str, int]:
+    rows = (line.split() for line in text.splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) >= 2}
+
+
+def _gpus(text: str) -> tuple[str, ...]:
+    if text == "none":
+        return ()
+    if not text or "failed" in text.lower() or "error" in text.lower():
+        raise ValueError(text or "nothing was printed")
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    """Lines of `ip -o -4 addr show`: index, interface, inet, address/prefix, …"""
+    rows = [line.split() for line in _word(text).splitlines()]
+    found = []
+    for row in rows:
+        ip, _, prefix = row[row.index("inet") + 1].partition("/")
+        found.append(Address(row[1].rstrip(":"), ip, int(prefix or 32)))
+    return tuple(found)
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "hostname": _word,
+    "arch": _word,
+    "cores": int,
+    "memory_bytes": lambda text: _meminfo(text)["MemTotal"],
+    "run_dir": _word,
+    "run_dir_free_bytes": lambda text: int(text.split()[-3]) * 1024,
+    "machine_id": _word,
+    "gpus": _gpus,
+    "addresses": _addresses,
+}

@@ -1,0 +1,31 @@
+"""Where bascule keeps things on the controller, after the XDG base directories, and the variables it listens to."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from pathlib import Path
+
+SSH_VARIABLE = "BASCULE_SSH"  # the ssh command, as words: "ssh -F other_config"
+ENGINES_VARIABLE = "BASCULE_ENGINES"  # folders on the nodes that hold engine environments, ':' between them
+
+
+def state_dir() -> Path:
+    """The journal, its evidence and the locks: $XDG_STATE_HOME/bascule."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(base) / "bascule"
+
+
+def control_dir() -> Path:
+    """Sockets of shared SSH connections; short, since a socket path may have 104 bytes."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(base) if base and Path(base).is_dir() else Path(tempfile.gettempdir())
+    path = root / f"bascule-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def ssh_command() -> tuple[str, ...]:
+    """The ssh client to use, as words."""
+    return tuple(shlex.split(os.environ.get(SSH_VARIABLE, ""))) or ("ssh",)

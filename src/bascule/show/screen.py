@@ -1,0 +1,82 @@
+"""The terminal while a run goes on: lines as they happen, and what each rank does now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bascule.journal import Event
+from bascule.show.story import Narrator, Say
+from bascule.watch.follow import Rank
+
+HEARTBEAT = 30.0  # seconds between signs of life where there is no terminal
+TONES = {"good": "green", "bad": "red", "dim": "dim", "strong": "bold", "": ""}
+
+
+class Screen:
+    """Writes to standard error; a live view only on a terminal."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._narrator = Narrator()
+        self._live: Live | None = None
+        self._spoke = time.monotonic()
+
+    def event(self, event: Event) -> None:
+        """Tell an event."""
+        if event.kind in ("finding", "interrupted", "error"):
+            self.close()
+        for say in self._narrator.tell(event):
+            self._spoke = time.monotonic()
+            show(self.console, say)
+
+    def look(self, ranks: Sequence[Rank]) -> None:
+        """Show what the ranks do now."""
+        if self.console.is_terminal:
+            self._show_live(ranks)
+        elif time.monotonic() - self._spoke > HEARTBEAT:
+            self._spoke = time.monotonic()
+            for rank in ranks:
+                show(self.console, Say("  still", _doing(rank)))
+
+    def close(self) -> None:
+        """End the live view."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def _show_live(self, ranks: Sequence[Rank]) -> None:
+        if self._live is None:
+            self._live = Live(console=self.console, transient=True, refresh_per_second=4)
+            self._live.start()
+        self._live.update(_table(ranks))
+
+
+def show(console: Console, say: Say) -> None:
+    """One line of a story."""
+    style = TONES[say.tone]
+    line = Text(f"{say.label:<10} ", style="bold" if say.tone == "strong" else "")
+    line.append(say.text, style=style)
+    console.print(line)
+
+
+def _table(ranks: Sequence[Rank]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for rank in ranks:
+        progress, now = rank.progress, time.monotonic()
+        line = progress.last_line.strip()[-100:]
+        table.add_row("  now", rank.node, progress.phase, f"{now - progress.since:.0f} s", Text(line, style="dim"))
+    return table
+
+
+def _doing(rank: Rank) -> str:
+    now, progress = time.monotonic(), rank.progress
+    return (
+        f"{rank.node}  rank {rank.number}  {progress.phase} for {now - progress.since:.0f} s, "
+        f"last line {now - progress.last_line_at:.0f} s ago"
+    )

@@ -1,0 +1,235 @@
+"""A run told from its events, line by line: brief while it happens, whole for `bascule why` (pure)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bascule.journal import Event
+
+Plain = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """One line: a label in the left column, the text, and its tone: good, bad, dim, strong or none."""
+
+    label: str
+    text: str
+    tone: str = ""
+
+
+@dataclass
+class Narrator:
+    """Turns events into lines; remembers what it needs from earlier ones."""
+
+    whole: bool = False  # evidence, command lines and times as well
+    numbers: dict[str, int] = field(default_factory=dict)
+    current: str = ""
+    budget: int = 0
+    phases: dict[str, str] = field(default_factory=dict)
+    began: datetime | None = None
+    start_began: datetime | None = None
+    starts: int = 0
+
+    def tell(self, event: Event) -> list[Say]:
+        """The lines for one event; kinds that nobody needs to see give none."""
+        self.began = self.began or event.at
+        teller = _TELLERS.get(event.kind)
+        lines = list(teller(self, event)) if teller else []
+        if not self.whole:
+            return lines
+        after = f"+{(event.at - self.began).total_seconds():7.1f}"
+        return [Say(f"{after if at == 0 else '':>8}  {say.label}", say.text, say.tone) for at, say in enumerate(lines)]
+
+    def number_of(self, candidate: Plain) -> int:
+        """The place of a candidate in the list, from 1."""
+        return self.numbers.setdefault(candidate["name"], len(self.numbers) + 1)
+
+
+def _run_started(story: Narrator, event: Event) -> Iterator[Say]:
+    nodes = ", ".join(node["name"] for node in event.data["nodes"])
+    yield Say("", f"{event.data['service']} on {nodes}   run {event.run}", "strong")
+    if story.whole:
+        yield Say("asked", f"{event.data['source']}   {event.at.astimezone():%Y-%m-%d %H:%M:%S}")
+
+
+def _nodes(story: Narrator, event: Event) -> Iterator[Say]:
+    for node in event.data["nodes"]:
+        facts = node["facts"]
+        parts = [facts["arch"] or "?", f"{facts['cores'] or '?'} cores"]
+        if facts["memory_bytes"]:
+            parts.append(f"{facts['memory_bytes'] / 2**30:.0f} GiB")
+        parts += facts["gpus"] or []
+        yield Say("node", f"{node['name']}   {node['host']}   {' · '.join(parts)}")
+        for what, why in facts["unknown"].items():
+            yield Say("", f"{node['name']}   {what} could not be read: {why}", "dim")
+
+
+def _model(story: Narrator, event: Event) -> Iterator[Say]:
+    model = event.data["model"]
+    size = f" · {model['bytes'] / 1e6:,.1f} MB" if model["bytes"] else ""
+    yield Say("model", f"{model['path']}   {', '.join(model['architectures'])}{size}")
+
+
+def _candidates(story: Narrator, event: Event) -> Iterator[Say]:
+    for candidate in event.data["candidates"]:
+        story.number_of(candidate)
+    yield Say("candidates", str(len(story.numbers)))
+
+
+def _probed(story: Narrator, event: Event) -> Iterator[Say]:
+    candidate, finding = event.data["candidate"], event.data["finding"]
+    verdict, tone = {"ok": ("yes", "good"), "hopeless": ("no", "bad")}.get(finding["fate"], ("unknown", "dim"))
+    yield Say(f"{story.number_of(candidate)}", f"{candidate['name']:<22} {verdict:<8} {finding['says']}", tone)
+    yield Say("", f"{'':<31} {finding['evidence'][0]['source']}", "dim")
+    if story.whole:
+        yield from _evidence(finding)
+
+
+def _try(story: Narrator, event: Event) -> Iterator[Say]:
+    candidate = event.data["candidate"]
+    story.starts += 1
+    story.start_began = event.at
+    story.phases.clear()
+    because = event.data["because"]
+    if because.startswith("one change: "):
+        yield Say("  change", f"{because.removeprefix('one change: ')}   (start {story.starts})", "strong")
+        return
+    yield Say(f"{story.number_of(candidate)}", f"{candidate['name']}   {candidate['artefact']['ref']}", "strong")
+    if story.whole:
+        yield Say("  because", because)
+
+
+def _launch(story: Narrator, event: Event) -> Iterator[Say]:
+    if not story.whole:
+        return
+    for rank in event.data["ranks"]:
+        env = " ".join(f"{name}={shlex.quote(value)}" for name, value in rank["env"].items())
+        yield Say("  rank", f"{rank['rank']} on {rank['node']}: {env} {shlex.join(rank['argv'])}", "dim")
+
+
+def _phase(story: Narrator, event: Event) -> Iterator[Say]:
+    rank, node, phase = event.data["rank"], event.data["node"], event.data["phase"]
+    story.phases[f"{rank}"] = phase
+    yield Say("  start", f"{node}  rank {rank}  {phase}", "dim")
+
+
+def _finding(story: Narrator, event: Event) -> Iterator[Say]:
+    finding = event.data["finding"]
+    step, fate = finding["step"], finding["fate"]
+    if fate == "ok":
+        if step == "watch":
+            yield Say("  ready", f"{_since(story, event)}", "good")
+        elif step == "verify":
+            yield Say("  verify", finding["says"], "good")
+        elif story.whole:
+            yield Say(f"  {step}", finding["says"])
+    else:
+        word = {"verify": "WRONG", "watch": "FAILED"}.get(step, "no")
+        yield Say(f"  {step}", f"{word}  {finding['code']}: {finding['says']}", "bad")
+        if finding["advice"]:
+            yield Say("     try", finding["advice"])
+    if story.whole or fate != "ok":
+        yield from _evidence(finding)
+
+
+def _stopped(story: Narrator, event: Event) -> Iterator[Say]:
+    ranks = ", ".join(f"rank {rank['rank']} on {rank['node']}" for rank in event.data["ranks"])
+    if ranks:
+        yield Say("  stopped", f"{ranks}   ({event.data['because']})", "dim")
+    for left in event.data.get("left", []):
+        yield Say("  LEFT", f"{left}; `bascule down` tries again", "bad")
+
+
+def _adopted(story: Narrator, event: Event) -> Iterator[Say]:
+    candidate = event.data["candidate"]
+    story.start_began = event.at
+    ranks = ", ".join(f"rank {rank['rank']} on {rank['node']}" for rank in event.data["ranks"])
+    yield Say("adopted", f"{candidate['name']}: {ranks}, started by run {event.data['generation']}", "strong")
+
+
+def _served(story: Narrator, event: Event) -> Iterator[Say]:
+    endpoint = event.data["endpoint"]
+    yield Say("serving", f"{endpoint['url']}   model {endpoint['model']}", "good")
+
+
+def _speed(story: Narrator, event: Event) -> Iterator[Say]:
+    if speed := event.data["speed"]:
+        yield Say("speed", f"{speed['tokens_per_s']:.1f} tok/s at batch 1 · first token after {speed['ttft_s']:.2f} s")
+
+
+def _gave_up(story: Narrator, event: Event) -> Iterator[Say]:
+    yield Say("gave up", event.data["because"], "bad")
+
+
+def _interrupted(story: Narrator, event: Event) -> Iterator[Say]:
+    yield Say("interrupted", "", "bad")
+    yield from _stopped(story, event)
+    if not event.data["ranks"] and not event.data["left"]:
+        yield Say("", "nothing was running", "dim")
+
+
+def _error(story: Narrator, event: Event) -> Iterator[Say]:
+    if story.whole:
+        yield Say("error", f"{event.data['code']}: {event.data['says']}", "bad")
+        yield from (Say("   seen", line) for line in event.data["seen"].splitlines())
+
+
+def _down(story: Narrator, event: Event) -> Iterator[Say]:
+    ranks = ", ".join(f"rank {rank['rank']} on {rank['node']}" for rank in event.data["ranks"])
+    yield Say("down", f"stopped {ranks}" if ranks else "nothing was running")
+
+
+def _ended(story: Narrator, event: Event) -> Iterator[Say]:
+    if story.whole and story.began:
+        yield Say("ended", f"exit {event.data['status']} after {(event.at - story.began).total_seconds():.1f} s")
+
+
+def _evidence(finding: Plain) -> Iterator[Say]:
+    for seen in finding["evidence"]:
+        at = datetime.fromisoformat(seen["seen_at"]).astimezone()
+        where = f"{seen['node']}  {seen['source']}  {at:%H:%M:%S}"
+        yield Say("    seen", f"{where}  {_one_line(seen['excerpt'])}", "dim")
+
+
+def _one_line(excerpt: str, width: int = 240) -> str:
+    try:
+        told = json.loads(excerpt)
+        if isinstance(told, dict):
+            excerpt = " · ".join(f"{key}: {value!r}" for key, value in told.items())
+    except ValueError:
+        pass
+    flat = " ⏎ ".join(line.strip() for line in excerpt.strip().splitlines())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def _since(story: Narrator, event: Event) -> str:
+    seconds = (event.at - story.start_began).total_seconds() if story.start_began else 0.0
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+_TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
+    "run-started": _run_started,
+    "nodes": _nodes,
+    "model": _model,
+    "candidates": _candidates,
+    "probed": _probed,
+    "try": _try,
+    "launch": _launch,
+    "phase": _phase,
+    "finding": _finding,
+    "stopped": _stopped,
+    "adopted": _adopted,
+    "served": _served,
+    "speed": _speed,
+    "gave-up": _gave_up,
+    "interrupted": _interrupted,
+    "error": _error,
+    "down": _down,
+    "run-ended": _ended,
+}

@@ -1,0 +1,185 @@
+"""The stages of a run bound to its nodes, its journal and its screen: what pivot.py has done, done for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bascule.core.layout import nodes_of
+from bascule.core.nouns import Attempt, Candidate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
+from bascule.core.plain import candidate_from_plain
+from bascule.distribute import present
+from bascule.engines.catalogue import ENGINES
+from bascule.journal import Journal
+from bascule.launch import start as ranks
+from bascule.launch import venv
+from bascule.launch.plan import Wanted, digest, place_of, plan_launch
+from bascule.pivot import Stage
+from bascule.preflight.gather import preflight
+from bascule.probe.gather import probe
+from bascule.remote.connect import Runners
+from bascule.verify.run import verify
+from bascule.watch.follow import Follower, Rank
+
+
+@dataclass
+class Bound:
+    """One run's stages; `generation` is RUN.START and stands in every rank's name and label."""
+
+    run: int
+    journal: Journal
+    nodes: Mapping[str, Node]
+    runners: Runners
+    model: Model
+    wanted: Wanted
+    candidates: Sequence[Candidate]
+    budget: int
+    on_look: Callable[[Sequence[Rank]], None]
+    note: Callable[..., None]
+    starts: int = 0
+    generation: str = ""
+    plan: LaunchPlan | None = None
+    follower: Follower | None = None
+
+    @property
+    def way(self) -> Sequence[Stage]:
+        """The stages of one attempt."""
+        return (self.preflight, self.distribute, self.launch, self.watch, self.verify)
+
+    async def assess(self) -> list[Attempt]:
+        """Probe all candidates at once, each on the first node that it would run on."""
+        found = await asyncio.gather(*(self._probe(candidate) for candidate in self.candidates))
+        attempts = [Attempt(candidate, finding) for candidate, finding in zip(self.candidates, found, strict=True)]
+        for one in attempts:
+            self.note("probed", candidate=one.candidate, finding=one.finding)
+        return attempts
+
+    async def _probe(self, candidate: Candidate) -> Finding:
+        node = nodes_of(candidate, list(self.nodes.values()))[0].name
+        return await probe(candidate, self.model, self.runners[node], node, lambda: datetime.now(UTC))
+
+    async def adopt(self) -> Candidate | None:
+        """Take over what runs under this service's name when it is exactly what would be started; else stop it."""
+        found = await ranks.find(self.nodes.values(), self.runners, self.wanted.service)
+        alive = [state for state in found if state.alive]
+        if not alive:
+            await ranks.clear(list(self.nodes.values()), self.runners, self.wanted.service)
+            return None
+        candidate = self._recognise(alive)
+        if candidate is None:
+            stopped = await ranks.stop(list(self.nodes.values()), self.runners, self.wanted.service)
+            self.note("stopped", ranks=stopped, because="left by an earlier run, and not what this recipe starts")
+            return None
+        self.generation = alive[0].generation
+        self.note("adopted", candidate=candidate, generation=self.generation, ranks=alive)
+        return candidate
+
+    def _recognise(self, alive: Sequence[RankState]) -> Candidate | None:
+        """The candidate of these ranks, if they are one complete start of what the recipe says."""
+        label = alive[0].label
+        try:
+            candidate = candidate_from_plain(json.loads(label["candidate"]))
+            complete = len(alive) == int(label["ranks"])
+        except (KeyError, ValueError, TypeError):
+            return None
+        ours = any(_is_from(candidate, one) for one in self.candidates)
+        if not complete or not ours or len({state.generation for state in alive}) > 1:
+            return None
+        self.plan = self.plan_of(candidate)
+        return candidate if digest(self.plan) == label.get("digest") else None
+
+    async def preflight(self, candidate: Candidate) -> Finding:
+        """The nodes of the candidate have room, and nobody else holds its ports."""
+        self.starts += 1
+        self.generation = f"{self.run}.{self.starts}"
+        self.plan = self.plan_of(candidate)
+        return await preflight(nodes_of(candidate, list(self.nodes.values())), self.runners, self._ports(candidate))
+
+    async def distribute(self, candidate: Candidate) -> Finding:
+        """Every node of the candidate must hold it and the model."""
+        return await present.check(candidate, nodes_of(candidate, list(self.nodes.values())), self.runners)
+
+    async def launch(self, candidate: Candidate) -> Finding:
+        """Start all ranks."""
+        self.note("launch", generation=self.generation, ranks=self._current.ranks, endpoint=self._current.endpoint)
+        return await ranks.start(self._current, self.generation, self.nodes, self.runners)
+
+    async def watch(self, candidate: Candidate) -> Finding:
+        """Follow all ranks until the engine says that it serves, or something is wrong."""
+        self.follower = self._follow(candidate)
+        names = [ranks.rank_name_of(self._current, self.generation, rank) for rank in self._current.ranks]
+        self.follower.begin(names)
+        return await self.follower.until_ready()
+
+    async def verify(self, candidate: Candidate) -> Finding:
+        """Ask for right answers, while the ranks are still watched: a rank that dies ends it at once."""
+        assert self.follower is not None
+        asking = asyncio.ensure_future(self._ask())
+        watching = asyncio.ensure_future(self.follower.until_death())
+        try:
+            await asyncio.wait((asking, watching), return_when=asyncio.FIRST_COMPLETED)
+            if asking.done() and asking.result().code != "completion-failed":
+                return asking.result()
+            await asyncio.wait((watching,), timeout=6)  # a failed request and a dying rank come together
+            return watching.result() if watching.done() else asking.result()
+        finally:
+            for task in (asking, watching):
+                task.cancel()
+            await asyncio.gather(asking, watching, return_exceptions=True)
+
+    async def _ask(self) -> Finding:
+        plan = self._current
+        return await verify(
+            plan.endpoint,
+            plan.ranks[0].node,
+            thinks=self.model.thinks,
+            context=self.wanted.context,
+            seed=self.run,
+            folder=self._evidence(),
+        )
+
+    async def clear_away(self, candidate: Candidate) -> None:
+        """Stop whatever this attempt started; the logs are in the evidence folder already."""
+        stopped = await ranks.stop(list(self.nodes.values()), self.runners, self.wanted.service)
+        await ranks.clear(list(self.nodes.values()), self.runners, self.wanted.service)
+        if stopped:
+            self.note("stopped", ranks=stopped, because="this attempt failed")
+
+    @property
+    def _current(self) -> LaunchPlan:
+        assert self.plan is not None, "no candidate is being tried"
+        return self.plan
+
+    def plan_of(self, candidate: Candidate) -> LaunchPlan:
+        """The exact words of every rank."""
+        return plan_launch(candidate, list(self.nodes.values()), self.wanted)
+
+    def _ports(self, candidate: Candidate) -> list[tuple[str, int]]:
+        ports = [("port", self.wanted.port)]
+        return ports if len(candidate.nodes) == 1 else [*ports, ("rendezvous_port", self.wanted.rendezvous_port)]
+
+    def _evidence(self) -> Path:
+        folder = self.journal.evidence_dir(self.run) / self.generation
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _follow(self, candidate: Candidate) -> Follower:
+        async def look_at(node: str, offsets: Mapping[str, int]) -> list[Glimpse]:
+            return await venv.observe(self.runners[node], venv.root_of(self.nodes[node]), offsets)
+
+        def on_phase(rank: Rank) -> None:
+            self.note("phase", rank=rank.number, node=rank.node, phase=rank.progress.phase)
+
+        places = [place_of(node) for node in nodes_of(candidate, list(self.nodes.values()))]
+        lore = ENGINES[candidate.engine].lore
+        return Follower(lore, places, look_at, self._evidence(), on_phase, self.on_look)
+
+
+def _is_from(candidate: Candidate, recipe: Candidate) -> bool:
+    """True when a candidate is one of the recipe, perhaps with changes that an earlier run found."""
+    same = replace(candidate, settings=recipe.settings) == recipe
+    return same and candidate.settings[: len(recipe.settings)] == recipe.settings

@@ -1,0 +1,171 @@
+"""One `bascule up` from request to outcome: lock, nodes, model, candidates, the pivot loop, and the clean-up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bascule.benchmark.quick import quick
+from bascule.core.nouns import Attempt, Candidate, Fate, Model, Node, Serve, Step, Verdict
+from bascule.discover.candidates import from_environments, from_recipe, resolved
+from bascule.discover.environments import find_environments
+from bascule.discover.model import read_model
+from bascule.errors import BasculeError, NodeTrouble, NodeUnreachable, RecipeError
+from bascule.journal import Journal
+from bascule.launch import start as ranks
+from bascule.launch.plan import Wanted
+from bascule.operate.lock import service_lock
+from bascule.operate.services import reach
+from bascule.pivot import pivot
+from bascule.recipe.schema import Recipe
+from bascule.remote.connect import Runners
+from bascule.stages import Bound
+from bascule.watch.follow import Rank
+
+SERVING, ALL_FAILED, VERIFICATION_FAILED, INTERRUPTED = 0, 4, 5, 130  # exit status, see docs/commands.md
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asked for: a recipe from a file or from the command line."""
+
+    recipe: Recipe
+    base: Path  # relative paths are seen from here
+    source: str  # the recipe's file, or the command
+    words: tuple[str, ...] = ()  # engine flags from behind --
+    environments: tuple[str, ...] = ()  # where to look for engines when the recipe names none
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known before the first start."""
+
+    nodes: tuple[Node, ...]
+    runners: Runners
+    model: Model
+    candidates: tuple[Candidate, ...]
+
+
+async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Rank]], None]) -> int:
+    """Serve what was asked for; gives the exit status. What it started is stopped unless it serves."""
+    recipe = request.recipe
+    with service_lock(journal.folder / "locks", recipe.service, f"up {request.source}"):
+        run = journal.begin(
+            service=recipe.service,
+            source=request.source,
+            model=recipe.model,
+            nodes=[{"address": None, "run_dir": None, **node.model_dump()} for node in recipe.nodes],
+        )
+        try:
+            status = await _serve(request, journal, run, on_look)
+        except asyncio.CancelledError:
+            journal.record(run, "run-ended", status=INTERRUPTED)
+            raise
+        except BasculeError as error:
+            journal.record(run, "error", code=error.code, says=error.says, seen=error.seen, advice=error.advice)
+            journal.record(run, "run-ended", status=error.exit_status)
+            raise
+        journal.record(run, "run-ended", status=status)
+        return status
+
+
+async def look_around(request: Request, note: Callable[..., None]) -> Known:
+    """Everything that can be known without starting anything. Raises NodeUnreachable, ModelError, RecipeError."""
+    recipe = request.recipe
+    nodes, runners, unreachable = await reach([Node(n.name, n.host, n.address, n.run_dir) for n in recipe.nodes])
+    if unreachable:
+        raise _all_of(unreachable)
+    note("nodes", nodes=nodes)
+    model = await _read_model(request, runners, nodes[0])
+    note("model", model=model)
+    candidates = await _candidates(request, model, nodes, runners)
+    note("candidates", candidates=candidates)
+    return Known(tuple(nodes), runners, model, candidates)
+
+
+def wanted_of(recipe: Recipe) -> Wanted:
+    """What the recipe says about the service itself."""
+    served = recipe.served_name or recipe.service
+    return Wanted(recipe.service, recipe.port, recipe.rendezvous_port, served, recipe.context)
+
+
+async def _serve(request: Request, journal: Journal, run: int, on_look: Callable[[Sequence[Rank]], None]) -> int:
+    def note(kind: str, **data: object) -> None:
+        journal.record(run, kind, **data)
+
+    known = await look_around(request, note)
+    stages = Bound(
+        run,
+        journal,
+        {node.name: node for node in known.nodes},
+        known.runners,
+        known.model,
+        wanted_of(request.recipe),
+        known.candidates,
+        request.recipe.budget,
+        on_look,
+        note,
+    )
+    try:
+        verdict, attempts = await pivot(stages)
+    except BaseException as reason:
+        await asyncio.shield(_sweep(known, request.recipe.service, note, reason))
+        raise
+    return await _conclude(verdict, attempts, stages, note)
+
+
+async def _conclude(verdict: Verdict, attempts: Sequence[Attempt], stages: Bound, note: Callable[..., None]) -> int:
+    if isinstance(verdict, Serve) and stages.plan:
+        note("served", candidate=verdict.candidate, endpoint=stages.plan.endpoint, because=verdict.because)
+        speed = await quick(stages.plan.endpoint, context=stages.wanted.context)
+        note("speed", speed=speed)
+        return SERVING
+    note("gave-up", because=verdict.because)
+    answered_wrong = any(a.finding.step is Step.VERIFY and a.finding.fate is not Fate.OK for a in attempts)
+    return VERIFICATION_FAILED if answered_wrong else ALL_FAILED
+
+
+async def _sweep(known: Known, service: str, note: Callable[..., None], reason: BaseException) -> None:
+    """Stop what this run started, node by node; a node that is gone doesn't keep the others from it."""
+    stopped, left = [], []
+    for node in known.nodes:
+        try:
+            stopped += await ranks.stop([node], known.runners, service)
+            await ranks.clear([node], known.runners, service)
+        except (NodeUnreachable, NodeTrouble) as trouble:
+            left.append(f"{node.name}: {trouble.says}")
+    interrupted = isinstance(reason, asyncio.CancelledError)
+    because = "interrupted" if interrupted else f"{type(reason).__name__}: {reason}"
+    note("interrupted" if interrupted else "stopped", ranks=stopped, left=left, because=because)
+
+
+async def _read_model(request: Request, runners: Runners, node: Node) -> Model:
+    path = resolved(request.recipe.model, request.base)
+    if path.endswith(".gguf"):
+        return Model(path, (), "", thinks=True)
+    return await read_model(path, runners[node.name], node)
+
+
+async def _candidates(request: Request, model: Model, nodes: Sequence[Node], runners: Runners) -> tuple[Candidate, ...]:
+    if request.recipe.candidates:
+        return from_recipe(request.recipe, request.base, request.words)
+    found = await find_environments(nodes, runners, request.environments)
+    candidates = from_environments(found, request.recipe, request.words, model)
+    if not candidates:
+        raise RecipeError(
+            "no-candidates",
+            "no engine was found that every node has",
+            seen=", ".join(f"{name}: {', '.join(folders)}" for name, folders in found.items()) or "no environment",
+            advice="name `candidates:` in a recipe, or `--venv FOLDER`",
+        )
+    return candidates
+
+
+def _all_of(errors: Sequence[BasculeError]) -> BasculeError:
+    """The first error, which also tells what the others said."""
+    first = errors[0]
+    more = [f"{error.says}: {error.seen}" for error in errors[1:]]
+    first.seen = "\n".join([first.seen, *more])
+    return first

@@ -1,0 +1,1 @@
+"""Does the service answer correctly?"""

@@ -1,0 +1,52 @@
+"""Asks the service its questions and gives one Finding: the first check that fails, or that all passed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bascule.core.nouns import Endpoint, Evidence, Fate, Finding, Step
+from bascule.engines.chat import Answer, CompletionFailed, ask
+from bascule.verify.probes import CHECKS, Sum, sums
+
+MAX_TOKENS = 2048
+
+
+async def verify(
+    endpoint: Endpoint, head: str, *, thinks: bool, context: int | None, seed: int, folder: Path
+) -> Finding:
+    """Verify a service; every answer is kept in `folder` as it came over the wire."""
+    tokens = min(MAX_TOKENS, context // 2) if context else MAX_TOKENS
+    passed: list[str] = []
+    evidence: list[Evidence] = []
+    for number, asked in enumerate(sums(seed)):
+        try:
+            answer = await ask(endpoint.url, endpoint.model, asked.question, max_tokens=tokens)
+        except CompletionFailed as failed:
+            return _not_answered(asked, failed, endpoint, head)
+        (folder / f"answer{number}.sse").write_text("\n".join(answer.raw) + "\n")
+        evidence.append(_seen(asked, answer, endpoint, head))
+        for check in CHECKS:
+            outcome = check(asked, answer, thinks)
+            if outcome.fate is not Fate.OK:
+                return Finding(Step.VERIFY, outcome.fate, outcome.code, outcome.says, (evidence[-1],))
+            passed.append(outcome.code)
+    says = f"{len(passed)} of {len(passed)} checks passed: sums right, reasoning apart, no tags in the content"
+    if not thinks:
+        says = says.replace("reasoning apart, ", "")
+    return Finding(Step.VERIFY, Fate.OK, "verified", says, tuple(evidence))
+
+
+def _not_answered(asked: Sum, failed: CompletionFailed, endpoint: Endpoint, head: str) -> Finding:
+    seen = Evidence(head, f"POST {endpoint.url}/chat/completions", datetime.now(UTC), failed.seen or failed.says)
+    return Finding(
+        Step.VERIFY, Fate.HOPELESS, "completion-failed", f"{asked.question} got no answer: {failed.says}", (seen,)
+    )
+
+
+def _seen(asked: Sum, answer: Answer, endpoint: Endpoint, head: str) -> Evidence:
+    told = {"question": asked.question, "reasoning": answer.reasoning, "content": answer.content}
+    return Evidence(
+        head, f"POST {endpoint.url}/chat/completions", datetime.now(UTC), json.dumps(told, ensure_ascii=False)
+    )

@@ -1,0 +1,1 @@
+"""What all ranks say while they start, and what it means."""

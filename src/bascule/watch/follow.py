@@ -1,0 +1,144 @@
+"""Follows all ranks of a start as one stream: their logs, their phases, and whether they live."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bascule.core.layout import Place
+from bascule.core.nouns import Evidence, Fate, Finding, Glimpse, Step
+from bascule.engines.base import Lore
+from bascule.watch.diagnose import LogLine, diagnose
+from bascule.watch.phases import Progress, advance, begin
+
+LOOK_EVERY = 1.0  # seconds; a dead rank is to be seen within 5
+LAST_WORDS = 3.0  # seconds to wait for the other ranks' logs after one died
+
+
+# Given a node and the bytes already read of each rank's log, one look at the ranks there.
+Look = Callable[[str, Mapping[str, int]], Awaitable[list[Glimpse]]]
+
+
+@dataclass
+class Rank:
+    """One rank while it is followed."""
+
+    number: int
+    node: str
+    name: str
+    progress: Progress
+    alive: bool = True
+    exit_code: int | None = None
+    offset: int = 0
+    rest: bytes = b""
+
+
+@dataclass
+class Follower:
+    """Looks at all ranks again and again; hands on changes of phase, and keeps the logs as evidence."""
+
+    lore: Lore
+    places: Sequence[Place]  # in rank order
+    look_at: Look
+    folder: Path  # evidence of this attempt
+    on_phase: Callable[[Rank], None]
+    on_look: Callable[[Sequence[Rank]], None]
+    ranks: list[Rank] = field(default_factory=list)
+    lines: list[LogLine] = field(default_factory=list)
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Take up these ranks, in rank order, from the start of their logs."""
+        now = time.monotonic()
+        self.ranks = [
+            Rank(number, place.node, name, begin(self.lore.phases, now))
+            for number, (place, name) in enumerate(zip(self.places, names, strict=True))
+        ]
+        for rank in self.ranks:
+            self.on_phase(rank)
+
+    async def until_ready(self) -> Finding:
+        """OK once the head says that it serves; else what stopped it: a rank that died, or a phase over its time."""
+        while True:
+            await self.look()
+            if any(not rank.alive for rank in self.ranks):
+                return await self._died()
+            if self.ranks[0].progress.is_ready:
+                return self._ready()
+            if late := self._late():
+                return late
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def until_death(self) -> Finding:
+        """Returns only when a rank has died."""
+        while all(rank.alive for rank in self.ranks):
+            await asyncio.sleep(LOOK_EVERY)
+            await self.look()
+        return await self._died()
+
+    async def look(self) -> None:
+        """One look at every node."""
+        by_node: dict[str, list[Rank]] = {}
+        for rank in self.ranks:
+            by_node.setdefault(rank.node, []).append(rank)
+        await asyncio.gather(*(self._look_at(node, ranks) for node, ranks in by_node.items()))
+        self.on_look(self.ranks)
+
+    async def _look_at(self, node: str, ranks: list[Rank]) -> None:
+        offsets = {rank.name: rank.offset for rank in ranks}
+        by_name = {glimpse.name: glimpse for glimpse in await self.look_at(node, offsets)}
+        for rank in ranks:
+            if glimpse := by_name.get(rank.name):
+                rank.alive, rank.exit_code = glimpse.alive, glimpse.exit_code
+                self._take(rank, glimpse.gained)
+
+    def _take(self, rank: Rank, gained: bytes) -> None:
+        if not gained:
+            return
+        rank.offset += len(gained)
+        with (self.folder / f"rank{rank.number}.log").open("ab") as log:
+            log.write(gained)
+        *whole, rank.rest = (rank.rest + gained).replace(b"\r", b"\n").split(b"\n")
+        now, at = time.monotonic(), datetime.now(UTC)
+        for raw in whole:
+            text = raw.decode(errors="replace")
+            self.lines.append(LogLine(at, rank.number, rank.node, text))
+            before = rank.progress.phase
+            rank.progress = advance(rank.progress, text, now)
+            if rank.progress.phase != before:
+                self.on_phase(rank)
+
+    async def _died(self) -> Finding:
+        """Let the other ranks say their last words, then name the first error of all."""
+        dead = [rank for rank in self.ranks if not rank.alive]
+        until = time.monotonic() + LAST_WORDS
+        while time.monotonic() < until:
+            await asyncio.sleep(LOOK_EVERY)
+            await self.look()
+        died = ", ".join(f"rank {rank.number} on {rank.node} ended {_how(rank)}" for rank in dead)
+        return diagnose(self.lines, died, self.places)
+
+    def _ready(self) -> Finding:
+        head = self.ranks[0]
+        seen = Evidence(head.node, "log of rank 0", datetime.now(UTC), head.progress.last_line.strip()[:200])
+        return Finding(Step.WATCH, Fate.OK, "engine-up", "the engine says that it serves", (seen,))
+
+    def _late(self) -> Finding | None:
+        now = time.monotonic()
+        for rank in self.ranks:
+            if rank.progress.late_by(now) > 0:
+                progress = rank.progress
+                says = (
+                    f"rank {rank.number} on {rank.node} is in `{progress.phase}` for {now - progress.since:.0f} s, "
+                    f"no new line for {now - progress.last_line_at:.0f} s"
+                )
+                seen = Evidence(rank.node, f"log of rank {rank.number}", datetime.now(UTC), progress.last_line[:200])
+                return Finding(Step.WATCH, Fate.UNKNOWN, "phase-over-time", says, (seen,))
+        return None
+
+
+def _how(rank: Rank) -> str:
+    return f"with status {rank.exit_code}" if rank.exit_code is not None else "without leaving a status (killed)"
