@@ -19,6 +19,7 @@ Array: TypeAlias = NDArray[Any]
 Config: TypeAlias = dict[str, Any]
 
 ARCHITECTURE = "qwen35moe"
+IDLE_MERGE = "[PAD0] [PAD0]"  # llama.cpp wants at least one merge; this one never applies
 PLAIN_TYPES = {"F16": "<f2", "F32": "<f4"}
 LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 
@@ -226,7 +227,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: dict[str, Any], config: Co
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(texts)
     writer.add_token_types(kinds)
-    writer.add_token_merges(merges)
+    writer.add_token_merges(merges or [IDLE_MERGE])
     writer.add_eos_token_id(config["eos_token_id"])
     writer.add_pad_token_id(config["pad_token_id"])
     writer.add_bos_token_id(config["pad_token_id"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -14,7 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from bascule import __version__
 from bascule.errors import BasculeError, RecipeError
-from bascule.show.plain import JsonLines, out, print_json, say, tell_error
+from bascule.show.plain import JsonLines, out, print_json, tell_error
 
 if TYPE_CHECKING:
     from bascule.journal import Journal
@@ -29,6 +27,7 @@ app = App(
     "4 all candidates failed · 5 served but verification failed · 130 interrupted, after clean-up.",
     version=__version__,
     version_flags=["--version"],
+    help_format="plaintext",
 )
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
@@ -153,17 +152,15 @@ def status(service: str | None = None, *, json: Json = False) -> int:
     json
         Print data for programs.
     """
-    from bascule.operate.services import known, named
-    from bascule.operate.services import status as look
+    from bascule.operate.services import known, named, status_of_all
     from bascule.show.tables import status_lines
 
     journal = _journal()
     services = [named(journal, service)] if service else known(journal)
 
-    async def look_at_all() -> list[Any]:
-        return list(await asyncio.gather(*(look(journal, one) for one in services)))
-
-    found = asyncio.run(look_at_all())
+    found = _interruptible(status_of_all(journal, services))
+    if isinstance(found, int):
+        return found
     if json:
         print_json(found)
     else:
@@ -314,25 +311,6 @@ def _journal() -> Journal:
 
 def _interruptible(work: Coroutine[Any, Any, Any]) -> Any:
     """Run to the end; the first Ctrl-C or TERM cancels, which cleans up; the second leaves at once."""
-    return asyncio.run(_guarded(work))
+    from bascule.interrupt import run
 
-
-async def _guarded(work: Coroutine[Any, Any, Any]) -> Any:
-    task = asyncio.ensure_future(work)
-    heard: list[int] = []
-
-    def interrupt(number: int) -> None:
-        heard.append(number)
-        if len(heard) == 1:
-            say("interrupted: stopping what this run started (again: leave at once)")
-            task.cancel()
-        else:
-            say("left at once; `bascule status` shows what still runs, `bascule down` ends it")
-            os._exit(INTERRUPTED)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, interrupt, number)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        return INTERRUPTED
+    return run(work, INTERRUPTED)

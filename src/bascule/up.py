@@ -24,7 +24,7 @@ from bascule.remote.connect import Runners
 from bascule.stages import Bound
 from bascule.watch.follow import Rank
 
-SERVING, ALL_FAILED, VERIFICATION_FAILED, INTERRUPTED = 0, 4, 5, 130  # exit status, see docs/commands.md
+SERVING, UNEXPECTED, ALL_FAILED, VERIFICATION_FAILED, INTERRUPTED = 0, 1, 4, 5, 130  # exit status, see docs/commands.md
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,9 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
         except BasculeError as error:
             journal.record(run, "error", code=error.code, says=error.says, seen=error.seen, advice=error.advice)
             journal.record(run, "run-ended", status=error.exit_status)
+            raise
+        except Exception:  # a bug: noted, told with its traceback
+            journal.record(run, "run-ended", status=UNEXPECTED)
             raise
         journal.record(run, "run-ended", status=status)
         return status

@@ -78,6 +78,11 @@ async def status(journal: Journal, service: Service) -> ServiceStatus:
     )
 
 
+async def status_of_all(journal: Journal, services: Sequence[Service]) -> list[ServiceStatus]:
+    """Look at several services at once."""
+    return list(await asyncio.gather(*(status(journal, service) for service in services)))
+
+
 async def look(service: Service) -> tuple[list[RankState], list[str]]:
     """All ranks of a service that its nodes show, and the names of nodes that don't answer."""
     found: list[RankState] = []

@@ -11,19 +11,19 @@ from bascule.remote.runner import Runner
 
 LISTEN = "0A"  # state in /proc/net/tcp, include/net/tcp_states.h
 
-_SCRIPT = """
+_SCRIPT = r"""
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
 echo "=== owners"
 inodes=" $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v ports="$1" '
   BEGIN { n = split(ports, p, " "); for (i = 1; i <= n; i++) want[p[i]] = 1 }
   $4 == "0A" { split($2, a, ":"); if (want[a[2]]) printf "%s ", $10 }')"
 [ "$inodes" = " " ] || ls -l /proc/[0-9]*/fd 2>/dev/null | awk -v inodes="$inodes" '
-  /^\\/proc/ { split($1, part, "/"); pid = part[3] }
-  match($0, /socket:\\[[0-9]+\\]/) {
+  /^\/proc/ { split($1, part, "/"); pid = part[3] }
+  match($0, /socket:\[[0-9]+\]/) {
     inode = substr($0, RSTART + 8, RLENGTH - 9)
     if (index(inodes, " " inode " ")) print inode, pid
   }' | sort -u | while read -r inode pid; do
-    echo "$inode $pid $(stat -c %U "/proc/$pid") $(tr '\\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80)"
+    echo "$inode $pid $(stat -c %U "/proc/$pid") $(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80)"
   done
 """
 

@@ -62,6 +62,9 @@ _ROOTS = r"""
 export LC_ALL=C
 if [ -e "$1" ] && ! [ -d "$1" ]; then echo "not $1: Not a directory"; exit; fi
 if ! { [ -d "$1" ] && [ -r "$1" ] && [ -x "$1" ]; }; then echo "not $(ls -ldL -- "$1" 2>&1)"; exit; fi
+for folder in "$1"/lib "$1"/lib/python3*; do
+  if [ -d "$folder" ] && ! { [ -r "$folder" ] && [ -x "$folder" ]; }; then echo "not $(ls -ldL -- "$folder")"; exit; fi
+done
 for folder in "$1"/lib/python3*/site-packages; do
   [ -d "$folder" ] || continue
   python=${folder%/site-packages}; python=${python##*/}

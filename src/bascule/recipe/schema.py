@@ -13,6 +13,7 @@ from bascule.engines.catalogue import ENGINES
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+Title = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ip = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
 
 
@@ -64,7 +65,7 @@ class NodeSpec(_Part):
 class CandidateSpec(_Part):
     """One engine in one artefact, with settings."""
 
-    name: Name | None = None
+    name: Title | None = None
     engine: str
     venv: str
     model: str | None = None

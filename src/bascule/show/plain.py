@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bascule.core.plain import to_plain
-from bascule.journal import Event
+if TYPE_CHECKING:
+    from bascule.journal import Event
 
 
 class JsonLines:
@@ -36,6 +37,8 @@ def say(text: str) -> None:
 
 def print_json(value: object, *, lines: bool = False) -> None:
     """Data for programs on standard output."""
+    from bascule.core.plain import to_plain
+
     print(json.dumps(to_plain(value), indent=None if lines else 2, ensure_ascii=False), flush=True)
 
 

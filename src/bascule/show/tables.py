@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from bascule.journal import Event
-from bascule.operate.services import ServiceStatus
-from bascule.plan import Planned
 from bascule.show.story import Narrator
+
+if TYPE_CHECKING:
+    from bascule.journal import Event
+    from bascule.operate.services import ServiceStatus
+    from bascule.plan import Planned
 
 
 def status_lines(services: Sequence[ServiceStatus]) -> list[str]:

@@ -1,0 +1,57 @@
+# The one door for tasks; `make` lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help:  ## list the tasks
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+install: $(VENV)/installed  ## make .venv with the bascule command
+$(VENV)/installed: pyproject.toml
+	@echo "install: .venv with bascule and its tools"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error[python]: Python 3.11 or newer is needed; set PYTHON")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+engines: install .engines/adder.gguf  ## build the engine environments of the demo and the tests (3 GB, in .engines)
+	@$(PYTHON) engines/build.py
+.engines/adder.gguf: models/adder/model.safetensors models/to_gguf.py
+	@$(PYTHON) engines/build.py
+	.engines/llamacpp/bin/python models/to_gguf.py models/adder $@.new && mv $@.new $@
+
+demo: engines  ## serve a real model over two nodes of this machine, past candidates that can't
+	@sh examples/demo.sh
+
+test: engines lint types  ## install, then all tests
+	$(BIN)/pytest
+
+test-fast: install  ## the tests that start no engine
+	$(BIN)/pytest -m 'not engine'
+
+lint: install  ## ruff, import contracts, shell scripts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+types: install  ## mypy --strict
+	$(BIN)/mypy
+
+format: install  ## let ruff arrange the code
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+docs: install  ## write the generated pages of docs/ anew
+	$(BIN)/python docs/generate.py
+
+adder: engines  ## train the model in models/adder anew
+	.engines/vllm-0.32.0/bin/python models/make_adder.py models/adder
+
+bench-startup: install  ## how long `bascule --help` and `bascule status` take
+	@$(BIN)/python benchmarks/startup.py
+
+clean:  ## remove what was installed into the checkout
+	rm -rf $(VENV) .engines
+
+.PHONY: help install engines demo test test-fast lint types format docs adder bench-startup clean

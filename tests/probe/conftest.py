@@ -1,0 +1,45 @@
+"""Real folders with real (trimmed) engine files, and the probe run on them through the LocalRunner."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from probe_cases import FILES, NOW
+
+from bascule.core.nouns import Artefact, Candidate, Finding, Model, Node, Setting
+from bascule.probe.gather import probe
+from bascule.remote.local import LocalRunner
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Callable[..., Path]:
+    """Put trimmed distributions side by side into a plain folder, or into a venv."""
+
+    def into(*names: str, venv: bool = False) -> Path:
+        top = tmp_path / "env with a space"
+        root = top / "lib/python3.11/site-packages" if venv else top
+        root.mkdir(parents=True)
+        for name in names:
+            for file in (FILES / name).rglob("*.txt"):
+                place = root / file.relative_to(FILES / name).with_suffix("")
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, place)
+        return top
+
+    return into
+
+
+@pytest.fixture
+def ask() -> Callable[..., Finding]:
+    """Run the probe."""
+
+    def run(engine: str, ref: Path | str, model: Model, path: str = "/m", settings=(), runner=None) -> Finding:
+        candidate = Candidate(
+            "c", engine, Artefact("venv", str(ref)), path, tuple(Setting("flag", n, "") for n in settings)
+        )
+        runner = runner or LocalRunner(Node("h1", "local"))
+        return asyncio.run(probe(candidate, model, runner, "h1", lambda: NOW))
+
+    return run
