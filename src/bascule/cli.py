@@ -221,7 +221,7 @@ def why(run: Run = None, *, evidence: Annotated[bool, Parameter(negative="")] = 
     events = journal.events(number)
     files = evidence_files(journal, number)
     if json:
-        print_json({"run": number, "events": events, "evidence": files})
+        print_json({"run": number, "events": events, "evidence": [str(path) for path in files]})
         return 0
     out("\n".join(story_lines(events)))
     if evidence:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bascule.core.layout import nodes_of
 from bascule.core.nouns import Attempt, Candidate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
-from bascule.core.plain import candidate_from_plain
+from bascule.core.plain import setting_from_plain
 from bascule.distribute import present
 from bascule.engines.catalogue import ENGINES
 from bascule.journal import Journal
@@ -82,15 +82,15 @@ class Bound:
         """The candidate of these ranks, if they are one complete start of what the recipe says."""
         label = alive[0].label
         try:
-            candidate = candidate_from_plain(json.loads(label["candidate"]))
+            asked = next(one for one in self.candidates if one.name == label["candidate"])
+            changes = tuple(setting_from_plain(raw) for raw in json.loads(label["changes"]))
             complete = len(alive) == int(label["ranks"])
-        except (KeyError, ValueError, TypeError):
+        except (StopIteration, KeyError, ValueError, TypeError):
             return None
-        ours = any(_is_from(candidate, one) for one in self.candidates)
-        if not complete or not ours or len({state.generation for state in alive}) > 1:
-            return None
+        candidate = replace(asked, changes=changes)
         self.plan = self.plan_of(candidate)
-        return candidate if digest(self.plan) == label.get("digest") else None
+        same = digest(self.plan) == label.get("digest") and len({state.generation for state in alive}) == 1
+        return candidate if complete and same else None
 
     async def preflight(self, candidate: Candidate) -> Finding:
         """The nodes of the candidate have room, and nobody else holds its ports."""
@@ -177,9 +177,3 @@ class Bound:
         places = [place_of(node) for node in nodes_of(candidate, list(self.nodes.values()))]
         lore = ENGINES[candidate.engine].lore
         return Follower(lore, places, look_at, self._evidence(), on_phase, self.on_look)
-
-
-def _is_from(candidate: Candidate, recipe: Candidate) -> bool:
-    """True when a candidate is one of the recipe, perhaps with changes that an earlier run found."""
-    same = replace(candidate, settings=recipe.settings) == recipe
-    return same and candidate.settings[: len(recipe.settings)] == recipe.settings

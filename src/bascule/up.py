@@ -84,7 +84,7 @@ async def look_around(request: Request, note: Callable[..., None]) -> Known:
     model = await _read_model(request, runners, nodes[0])
     note("model", model=model)
     candidates = await _candidates(request, model, nodes, runners)
-    note("candidates", candidates=candidates)
+    note("candidates", candidates=candidates, budget=recipe.budget)
     return Known(tuple(nodes), runners, model, candidates)
 
 

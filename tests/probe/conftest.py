@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from probe_cases import FILES, NOW
+from probe.probe_cases import FILES, NOW
 
 from bascule.core.nouns import Artefact, Candidate, Finding, Model, Node, Setting
 from bascule.probe.gather import probe

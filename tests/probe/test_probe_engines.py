@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from probe_cases import GLM, LLAMA, NEXT, NOBODY, Q35, Q35_TEXT
+from probe.probe_cases import GLM, LLAMA, NEXT, NOBODY, Q35, Q35_TEXT
 
 from bascule.core.nouns import Fate, Model
 from bascule.probe.literal import evaluate

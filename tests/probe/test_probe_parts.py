@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from probe_cases import Q35_TEXT
+from probe.probe_cases import Q35_TEXT
 
 from bascule.core.nouns import Fate, Model, Node
 from bascule.probe.gguf import NotGguf, architecture

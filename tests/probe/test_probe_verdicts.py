@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from probe_cases import GLM, LLAMA, MODELS, NEXT, NOW, Q35, Q35_TEXT, STRANGER
+from probe.probe_cases import GLM, LLAMA, MODELS, NEXT, NOW, Q35, Q35_TEXT, STRANGER
 
 from bascule.core.nouns import Artefact, Candidate, Fate, Model, Node, Step
 from bascule.probe.gather import probe
@@ -140,6 +140,16 @@ def test_a_registry_under_another_name_is_no_no(install, ask):
     finding = ask("vllm", root, STRANGER)
     assert finding.fate is Fate.UNKNOWN
     assert "there is no _VLLM_MODELS" in finding.says
+
+
+def test_a_model_type_with_a_case_of_its_own_is_no_no(install, ask):
+    root = install(*VLLM_032)
+    with (root / "vllm/transformers_utils/config.py").open("a") as file:
+        file.write('\n\ndef get_config(model_type):\n    if model_type == "odd":\n        return load_odd()\n')
+    odd = Model("/m", ("Qwen3NextForCausalLM",), "odd")
+    finding = ask("vllm", root, odd)
+    assert (finding.fate, "odd has a case of its own" in finding.says) == (Fate.UNKNOWN, True)
+    assert finding.evidence[0].excerpt == 'if model_type == "odd":'
 
 
 def test_a_plugin_may_know_more(install, ask):

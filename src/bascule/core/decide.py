@@ -8,6 +8,7 @@ from typing import assert_never
 from bascule.core.nouns import Attempt, Candidate, Fate, GiveUp, Serve, Setting, Step, Try, Verdict
 
 BUDGET = 12  # starts in one run, unless the recipe says otherwise
+WRONG_ANSWER = "wrong-answer"
 AGAIN_LIMIT = 2  # starts of the very same candidate when its failure looked transient
 
 
@@ -75,7 +76,7 @@ def _repaired(last: Attempt, starts: Sequence[Attempt]) -> Candidate | None:
 
 
 def _in_force(candidate: Candidate, change: Setting) -> bool:
-    return change in candidate.settings
+    return change in candidate.in_force
 
 
 def _next_candidate(candidates: Sequence[Candidate], attempts: Sequence[Attempt]) -> Verdict:
@@ -98,6 +99,9 @@ def _because(candidate: Candidate, attempts: Sequence[Attempt]) -> str:
 def _why_nothing_is_left(candidates: Sequence[Candidate], attempts: Sequence[Attempt]) -> str:
     if not candidates:
         return "there is no candidate"
+    wrong = [attempt for attempt in attempts if attempt.finding.code == WRONG_ANSWER]
+    if len({attempt.candidate.engine for attempt in wrong}) > 1:
+        return "several engines serve the model and answer wrongly: the weights themselves are suspect"
     hopeless = sum(is_hopeless(candidate, attempts) for candidate in candidates)
     return f"all {len(candidates)} candidates failed, {hopeless} of them for good"
 

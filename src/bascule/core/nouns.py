@@ -97,10 +97,16 @@ class Candidate:
     engine: str
     artefact: Artefact
     model: str  # path or hub id, as this engine wants it
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[Setting, ...] = ()  # what was asked for
     nodes: tuple[str, ...] = ()  # names of the nodes it runs on, rank order
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    changes: tuple[Setting, ...] = ()  # what failed starts taught, in order; each overrides what stands before it
+
+    @property
+    def in_force(self) -> tuple[Setting, ...]:
+        """All settings; the last one of a name and node counts."""
+        return (*self.settings, *self.changes)
 
     @property
     def substance(self) -> tuple[str, str, str]:
@@ -108,8 +114,8 @@ class Candidate:
         return (self.engine, self.artefact.ref, self.model)
 
     def changed(self, change: Setting) -> Candidate:
-        """The same candidate with one setting more; it overrides an earlier one of the same name and node."""
-        return replace(self, settings=(*self.settings, change))
+        """The same candidate with one change more."""
+        return replace(self, changes=(*self.changes, change))
 
 
 @dataclass(frozen=True, slots=True)

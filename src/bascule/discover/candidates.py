@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def from_environments(
 
 def resolved(path: str, base: Path) -> str:
     """A path of a recipe, seen from its folder."""
-    return str((base / Path(path).expanduser()).absolute()) if path else path
+    return os.path.normpath(base.absolute() / Path(path).expanduser())
 
 
 def _candidate(spec: CandidateSpec, name: str, recipe: Recipe, base: Path) -> Candidate:

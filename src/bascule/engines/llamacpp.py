@@ -30,7 +30,7 @@ class LlamaCpp:
             "--alias": start.served_name,
             "--ctx": str(start.context) if start.context else None,
         }
-        settings, node = start.candidate.settings, start.head.node
+        settings, node = start.candidate.in_force, start.head.node
         argv = (python_of(start), SCRIPT, *flags(defaults, settings, node))
         script = resources.files("bascule.engines").joinpath(f"lore/{SCRIPT}").read_text()
         return (RankPlan(0, node, argv, environment({}, settings, node), {SCRIPT: script}),)

@@ -38,8 +38,8 @@ def _rank(start: Start, rank: int, place: Place) -> RankPlan:
         "--port": str(start.port),
         **(_group(start, rank) if len(start.places) > 1 else {}),
     }
-    argv = (python_of(start), "-m", "sglang.launch_server", *flags(defaults, candidate.settings, place.node))
-    return RankPlan(rank, place.node, argv, environment(_variables(place), candidate.settings, place.node))
+    argv = (python_of(start), "-m", "sglang.launch_server", *flags(defaults, candidate.in_force, place.node))
+    return RankPlan(rank, place.node, argv, environment(_variables(place), candidate.in_force, place.node))
 
 
 def _group(start: Start, rank: int) -> dict[str, str | None]:

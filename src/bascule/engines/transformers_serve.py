@@ -20,7 +20,7 @@ class TransformersServe:
     def ranks(self, start: Start) -> tuple[RankPlan, ...]:
         """One rank on the head."""
         defaults: dict[str, str | None] = {"--host": start.head.address, "--port": str(start.port)}
-        settings, node = start.candidate.settings, start.head.node
+        settings, node = start.candidate.in_force, start.head.node
         words = flags(defaults, settings, node)
         argv = (python_of(start), "-m", "transformers.cli.transformers", "serve", start.candidate.model, *words)
         return (RankPlan(0, node, argv, environment({"HF_HUB_OFFLINE": "1"}, settings, node)),)

@@ -19,8 +19,16 @@ _NO_SPACE = re.compile(r"No space left|Disk quota exceeded")
 
 
 async def start(plan: LaunchPlan, generation: str, nodes: Mapping[str, Node], runners: Runners) -> Finding:
-    """Start every rank at once; OK when all processes exist, which says nothing yet about the service."""
-    results = await asyncio.gather(*(_start_one(plan, rank, generation, nodes, runners) for rank in plan.ranks))
+    """Start every rank at once; OK when all processes exist, which says nothing yet about the service.
+
+    When it is cancelled it first lets the commands on the nodes end: what they start must be there to be found.
+    """
+    starting = asyncio.gather(*(_start_one(plan, rank, generation, nodes, runners) for rank in plan.ranks))
+    try:
+        results = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait((starting,))
+        raise
     for rank, result in zip(plan.ranks, results, strict=True):
         if not result.ok:
             return _not_started(rank, result)
@@ -78,7 +86,9 @@ async def _start_one(
         started_at=f"{time.time():.3f}",
         url=plan.endpoint.url,
         model=plan.endpoint.model,
-        candidate=to_plain(plan.candidate),
+        candidate=plan.candidate.name,
+        artefact=plan.candidate.artefact.ref,
+        changes=to_plain(plan.candidate.changes),
     )
     root, name = venv.root_of(nodes[rank.node]), rank_name_of(plan, generation, rank)
     return await venv.start(runners[rank.node], root, name, rank, label)

@@ -11,6 +11,7 @@ from bascule.errors import NodeTrouble
 from bascule.remote import shell
 from bascule.remote.runner import Result, Runner
 
+MARK = "BASCULE_RANK"  # in the environment of everything a rank starts
 TERM_GRACE = 6  # seconds from TERM to KILL; a rank that waits in rendezvous ignores TERM anyway
 
 
@@ -20,22 +21,25 @@ def rank_name(service: str, generation: str, rank: int) -> str:
 
 
 def start_script(root: str, name: str, plan: RankPlan, label: Mapping[str, str]) -> str:
-    """A script for one node that starts a rank and returns at once; it leaves nothing when it fails."""
+    """A script for one node that starts a rank and returns at once; it leaves nothing when it fails.
+
+    It is one function and its call: a shell whose input ends early has run nothing of it.
+    """
     folder = f"{root}/{name}"
     quoted = shell.line((folder,))
     files = {"label": "".join(f"{key}={value}\n" for key, value in label.items()), "run": _leader(name, plan)}
-    return (
-        "set -eu; umask 077\n"
+    lines = (
         f"mkdir -p {shell.line((root,))}\n"
         f"mkdir {quoted}\n"
         f"trap 'rm -rf {quoted}' EXIT\n"
         f"cd {quoted}\n"
         + "".join(shell.here_document(path, text) for path, text in {**plan.files, **files}.items())
-        + "setsid sh ./run </dev/null >/dev/null 2>&1 &\n"
+        + f"{MARK}={name} setsid sh ./run </dev/null >/dev/null 2>&1 &\n"
         "tries=50; while [ ! -s pid ] && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done\n"
         "[ -s pid ]\n"
         "trap - EXIT\n"
     )
+    return f"set -eu; umask 077\nstart() {{\n{lines}}}\nstart\n"
 
 
 async def start(runner: Runner, root: str, name: str, plan: RankPlan, label: Mapping[str, str]) -> Result:
@@ -132,7 +136,7 @@ def _leader(name: str, plan: RankPlan) -> str:
         "trap : TERM INT HUP\n"
         'echo "$$ $(sed \'s/^.*) //\' /proc/$$/stat | cut -d " " -f 20) $(cat /proc/sys/kernel/random/boot_id)" >pid\n'
         + (f'export PATH={path}:"$PATH"\n' if path else "")
-        + shell.exports({**plan.env, "BASCULE_RANK": name})
+        + shell.exports({**plan.env, MARK: name})
         + f"{shell.line(plan.argv)} >log 2>&1\n"
         "echo $? >exit.new; mv exit.new exit\n"
     )

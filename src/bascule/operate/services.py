@@ -35,6 +35,7 @@ class ServiceStatus:
     url: str | None
     model: str | None
     candidate: str | None
+    artefact: str | None
     since: str | None
     ranks: tuple[RankState, ...]
     unreachable: tuple[str, ...]
@@ -71,7 +72,8 @@ async def status(journal: Journal, service: Service) -> ServiceStatus:
         _state(shown, wanted, ended, unreachable),
         label.get("url"),
         label.get("model"),
-        str(label["candidate"]) if "candidate" in label else None,
+        label.get("candidate"),
+        label.get("artefact"),
         label.get("started_at"),
         shown,
         tuple(unreachable),

@@ -117,6 +117,6 @@ def _first(question: Question, engine: str, name: str, whose: str) -> str:
 def _loopholes(candidate: Candidate) -> list[Answer]:
     return [
         Answer(True, (Spot("settings of the candidate", None, str(setting)),), f"{setting} may teach it more")
-        for setting in candidate.settings
+        for setting in candidate.in_force
         if setting.name in LOOPHOLES and setting.value is not None
     ]

@@ -15,10 +15,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from bascule.errors import RecipeError
-from bascule.recipe.schema import CandidateSpec, NodeSpec, Recipe
+from bascule.recipe.schema import CandidateSpec, Mistake, NodeSpec, Recipe
 
 _NAME = "a name has letters, digits, - and _"
-_PATTERNS = {"address": "an IPv4 address has four numbers"}
 
 SPELLINGS = {  # what people who come from an engine or another tool write
     "max_model_len": "context",
@@ -77,23 +76,34 @@ def _tree(text: str, where: str) -> CommentedMap:
     if not isinstance(tree, CommentedMap):
         raise RecipeError(
             "recipe",
-            f"{where}:1:1  a recipe is keys and values, this is {type(tree).__name__}",
-            advice="`bascule init`",
+            f"{where}:1:1  a recipe is keys and values, this is {_kind(tree)}",
+            advice="`bascule init` writes a commented example",
         )
     return tree
+
+
+def _kind(tree: Any) -> str:
+    if tree is None:
+        return "empty"
+    return "a list" if isinstance(tree, CommentedSeq) else "a text"
 
 
 def _place(tree: Any, error: ErrorDetails) -> str:
     """Line:column of the key or item an error is about, as deep as the file goes."""
     line, column = 0, 0
     node = tree
-    for step in error["loc"]:
+    for step in _loc(error):
         position = _position(node, step, of_key=error["type"] in ("extra_forbidden", "missing"))
         if position is None:
             break
         line, column = position
         node = node[step]
     return f"{line + 1}:{column + 1}"
+
+
+def _loc(error: ErrorDetails) -> tuple[int | str, ...]:
+    mistake = error.get("ctx", {}).get("error")
+    return mistake.loc if isinstance(mistake, Mistake) else error["loc"]
 
 
 def _position(node: Any, step: int | str, *, of_key: bool) -> tuple[int, int] | None:
@@ -112,14 +122,12 @@ def sentence(error: ErrorDetails) -> str:
     match error["type"]:
         case "extra_forbidden":
             return f"unknown key `{key}`{_did_you_mean(key, error['loc'])}"
-        case "missing":
-            return f"`{key}` is missing"
         case "value_error":
             return error["msg"].removeprefix("Value error, ")
         case "string_pattern_mismatch":
-            return (
-                f"`{_key_of(error['loc'])}` can't be {error['input']!r}: {_PATTERNS.get(_key_of(error['loc']), _NAME)}"
-            )
+            return f"`{_key_of(error['loc'])}` can't be {error['input']!r}: {_NAME}"
+        case "missing" | "too_short" | "string_too_short" as lack:
+            return f"`{key}` is {'missing' if lack == 'missing' else 'empty'}"
         case _:
             says = error["msg"].removeprefix("Input ").partition(", unable")[0]
             return f"`{_key_of(error['loc'])}` {says[0].lower()}{says[1:]}, not {error['input']!r}"

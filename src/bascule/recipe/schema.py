@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import shlex
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from bascule.core.decide import BUDGET
 from bascule.core.layout import API_PORT, RENDEZVOUS_PORT
@@ -14,7 +15,22 @@ from bascule.engines.catalogue import ENGINES
 Port = Annotated[int, Field(ge=1, le=65535)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
 Title = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Ip = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Mistake(ValueError):
+    """A mistake that only several keys together show, and where it stands."""
+
+    def __init__(self, says: str, *loc: int | str) -> None:
+        super().__init__(says)
+        self.loc = loc
+
+
+def _ip(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is no IPv4 address") from None
 
 
 def _words(value: Any) -> Any:
@@ -40,6 +56,7 @@ def _text(item: Any) -> Any:
     return str(item) if isinstance(item, int | float) and not isinstance(item, bool) else item
 
 
+Ip = Annotated[str, AfterValidator(_ip)]
 Words = Annotated[list[str], BeforeValidator(_words)]
 Variables = Annotated[dict[str, str], BeforeValidator(_texts)]
 
@@ -67,8 +84,8 @@ class CandidateSpec(_Part):
 
     name: Title | None = None
     engine: str
-    venv: str
-    model: str | None = None
+    venv: Text
+    model: Text | None = None
     nodes: list[str] | None = None
     tensor_parallel: Annotated[int, Field(ge=1)] | None = None
     pipeline_parallel: Annotated[int, Field(ge=1)] = 1
@@ -88,7 +105,7 @@ class Recipe(_Part):
     """One service: a model, the nodes, and what may serve it."""
 
     service: Name
-    model: str
+    model: Text
     nodes: Annotated[list[Annotated[NodeSpec, BeforeValidator(_named)]], Field(min_length=1)]
     port: Port = API_PORT
     rendezvous_port: Port = RENDEZVOUS_PORT
@@ -100,12 +117,16 @@ class Recipe(_Part):
     @model_validator(mode="after")
     def _names_fit_together(self) -> Self:
         names = [node.name for node in self.nodes]
-        if len(set(names)) < len(names):
-            raise ValueError(f"two nodes have the same name: {', '.join(names)}")
-        for number, candidate in enumerate(self.candidates, 1):
-            used = [*(candidate.nodes or []), *candidate.env_on]
-            if strangers := [name for name in used if name not in names]:
-                raise ValueError(f"candidate {number} names a node that is not there: {', '.join(strangers)}")
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise Mistake(f"two nodes have the same name: {name}", "nodes", number)
+        for number, candidate in enumerate(self.candidates):
+            for key in ("nodes", "env_on"):
+                for name in getattr(candidate, key) or ():
+                    if name not in names:
+                        raise Mistake(
+                            f"there is no node {name}; there are {', '.join(names)}", "candidates", number, key
+                        )
         if self.port == self.rendezvous_port:
-            raise ValueError(f"port and rendezvous_port are both {self.port}")
+            raise Mistake(f"port and rendezvous_port are both {self.port}", "port")
         return self

@@ -77,6 +77,7 @@ def _model(story: Narrator, event: Event) -> Iterator[Say]:
 
 
 def _candidates(story: Narrator, event: Event) -> Iterator[Say]:
+    story.budget = event.data.get("budget", 0)
     for candidate in event.data["candidates"]:
         story.number_of(candidate)
     yield Say("candidates", str(len(story.numbers)))
@@ -98,7 +99,9 @@ def _try(story: Narrator, event: Event) -> Iterator[Say]:
     story.phases.clear()
     because = event.data["because"]
     if because.startswith("one change: "):
-        yield Say("  change", f"{because.removeprefix('one change: ')}   (start {story.starts})", "strong")
+        yield Say(
+            "  change", f"{because.removeprefix('one change: ')}   (start {story.starts} of {story.budget})", "strong"
+        )
         return
     yield Say(f"{story.number_of(candidate)}", f"{candidate['name']}   {candidate['artefact']['ref']}", "strong")
     if story.whole:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -24,8 +23,7 @@ def status_lines(services: Sequence[ServiceStatus]) -> list[str]:
         if one.state == "stopped" and not one.unreachable:
             continue
         if one.candidate:
-            candidate = json.loads(one.candidate)
-            lines.append(f"  candidate  {candidate['name']}   {candidate['artefact']['ref']}")
+            lines.append(f"  candidate  {one.candidate}   {one.artefact}")
         for rank in one.ranks:
             began = f" since {datetime.fromtimestamp(rank.started_at).astimezone():%H:%M:%S}" if rank.started_at else ""
             life = f"alive, pid {rank.pid}{began}" if rank.alive else _ended(rank.exit_code)
