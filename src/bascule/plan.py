@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bascule.core.decide import decide
 from bascule.core.nouns import Attempt, Candidate, Finding, Try
+from bascule.core.plain import MASK, is_secret
 from bascule.journal import Journal
 from bascule.launch import start as ranks
 from bascule.remote.connect import tellers
@@ -51,4 +52,18 @@ async def _planned(stages: Bound, attempt: Attempt) -> Planned:
     told: list[str] = []
     telling = tellers(stages.nodes.values(), told.append)
     await ranks.start(stages.plan_of(attempt.candidate), "plan", stages.nodes, telling)
-    return Planned(attempt.candidate, attempt.finding, True, verdict.because, tuple(told))
+    return Planned(
+        attempt.candidate,
+        attempt.finding,
+        True,
+        verdict.because,
+        tuple(_masked(text, attempt.candidate) for text in told),
+    )
+
+
+def _masked(command: str, candidate: Candidate) -> str:
+    """The command without the values of secret settings."""
+    for setting in candidate.in_force:
+        if setting.value and is_secret(setting.name):
+            command = command.replace(setting.value, MASK)
+    return command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -60,13 +61,11 @@ def parse_facts(text: str) -> NodeFacts:
     sections = _sections(text)
     found: dict[str, Any] = {}
     unknown: dict[str, str] = {}
-    for name, parse in _PARSERS.items():
+    for name, (section, parse) in _PARSERS.items():
         try:
-            found[name] = parse(sections.get(name.removesuffix("_bytes"), ""))
-        except (ValueError, IndexError, KeyError) as trouble:
-            unknown[name] = str(trouble) or type(trouble).__name__
-    memory = sections.get("memory", "")
-    found["memory_free_bytes"] = _meminfo(memory).get("MemAvailable")
+            found[name] = parse(sections.get(section, ""))
+        except ValueError as trouble:
+            unknown[name] = str(trouble)
     return NodeFacts(**found, unknown=unknown)
 
 
@@ -99,13 +98,30 @@ def _word(text: str) -> str:
     return text
 
 
-def _meminfo(text: str) -> dict[str, int]:
-    rows = (line.split() for line in text.splitlines())
-    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) >= 2}
+def _number(text: str) -> int:
+    if not _word(text).isdigit():
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
+
+
+def _memory(text: str, key: str) -> int:
+    """Bytes behind a key of /proc/meminfo, which counts in KiB."""
+    for line in text.splitlines():
+        if line.startswith(f"{key}:"):
+            return _number(line.removeprefix(f"{key}:").removesuffix("kB").strip()) * 1024
+    raise ValueError(f"/proc/meminfo has no {key}")
+
+
+def _disk_free(text: str) -> int:
+    """Bytes from the last line of `df -Pk`: file system, KiB, used, free, percent, mount point."""
+    found = re.search(r"\s\d+\s+\d+\s+(\d+)\s+\d+%\s", text)
+    if not found:
+        raise ValueError(text or "nothing was printed")
+    return int(found[1]) * 1024
 
 
 def _gpus(text: str) -> tuple[str, ...]:
-    if text == "none":
+    if text in ("none", "No devices were found"):
         return ()
     if not text or "failed" in text.lower() or "error" in text.lower():
         raise ValueError(text or "nothing was printed")
@@ -117,19 +133,22 @@ def _addresses(text: str) -> tuple[Address, ...]:
     rows = [line.split() for line in _word(text).splitlines()]
     found = []
     for row in rows:
+        if "inet" not in row[:-1]:
+            raise ValueError(" ".join(row))
         ip, _, prefix = row[row.index("inet") + 1].partition("/")
         found.append(Address(row[1].rstrip(":"), ip, int(prefix or 32)))
     return tuple(found)
 
 
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "hostname": _word,
-    "arch": _word,
-    "cores": int,
-    "memory_bytes": lambda text: _meminfo(text)["MemTotal"],
-    "run_dir": _word,
-    "run_dir_free_bytes": lambda text: int(text.split()[-3]) * 1024,
-    "machine_id": _word,
-    "gpus": _gpus,
-    "addresses": _addresses,
+_PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {  # field -> section and its parser
+    "hostname": ("hostname", _word),
+    "arch": ("arch", _word),
+    "cores": ("cores", _number),
+    "memory_bytes": ("memory", lambda text: _memory(text, "MemTotal")),
+    "memory_free_bytes": ("memory", lambda text: _memory(text, "MemAvailable")),
+    "run_dir": ("run_dir", _word),
+    "run_dir_free_bytes": ("run_dir_free", _disk_free),
+    "machine_id": ("machine_id", _word),
+    "gpus": ("gpus", _gpus),
+    "addresses": ("addresses", _addresses),
 }

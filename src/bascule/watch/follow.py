@@ -12,10 +12,12 @@ from pathlib import Path
 from bascule.core.layout import Place
 from bascule.core.nouns import Evidence, Fate, Finding, Glimpse, Step
 from bascule.engines.base import Lore
+from bascule.errors import NodeUnreachable
 from bascule.watch.diagnose import LogLine, diagnose
 from bascule.watch.phases import Progress, advance, begin
 
 LOOK_EVERY = 1.0  # seconds; a dead rank is to be seen within 5
+PATIENCE = 60.0  # seconds a node may be out of reach before the run is given up; its ranks may well go on
 LAST_WORDS = 3.0  # seconds to wait for the other ranks' logs after one died
 
 
@@ -49,6 +51,7 @@ class Follower:
     on_look: Callable[[Sequence[Rank]], None]
     ranks: list[Rank] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
+    lost_since: dict[str, float] = field(default_factory=dict)  # nodes that don't answer
 
     def begin(self, names: Sequence[str]) -> None:
         """Take up these ranks, in rank order, from the start of their logs."""
@@ -89,7 +92,14 @@ class Follower:
 
     async def _look_at(self, node: str, ranks: list[Rank]) -> None:
         offsets = {rank.name: rank.offset for rank in ranks}
-        by_name = {glimpse.name: glimpse for glimpse in await self.look_at(node, offsets)}
+        try:
+            by_name = {glimpse.name: glimpse for glimpse in await self.look_at(node, offsets)}
+        except NodeUnreachable:
+            since = self.lost_since.setdefault(node, time.monotonic())
+            if time.monotonic() - since > PATIENCE:
+                raise
+            return
+        self.lost_since.pop(node, None)
         for rank in ranks:
             if glimpse := by_name.get(rank.name):
                 rank.alive, rank.exit_code = glimpse.alive, glimpse.exit_code
