@@ -16,6 +16,7 @@ from typing import Any
 from codes import Use, uses
 from cyclopts import App
 from cyclopts.argument import Argument
+from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
@@ -35,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is stale")
     options = parser.parse_args(words)
-    old = stale(DOCS)
+    old = stale(DOCS, PACKAGE)
     for path, text in old.items():
         if not options.check:
             path.write_text(text, encoding="utf-8")
@@ -43,14 +44,18 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if options.check and old else 0
 
 
-def stale(docs: Path) -> dict[Path, str]:
+def stale(docs: Path, package: Path) -> dict[Path, str]:
     """The pages that are not what the source says now, with what they should be."""
-    return {path: text for path, text in pages(docs).items() if not path.exists() or path.read_text("utf-8") != text}
+    return {
+        path: text
+        for path, text in pages(docs, package).items()
+        if not path.exists() or path.read_text("utf-8") != text
+    }
 
 
-def pages(docs: Path) -> dict[Path, str]:
-    """Every generated page."""
-    found = uses(PACKAGE)
+def pages(docs: Path, package: Path) -> dict[Path, str]:
+    """Every generated page; codes are read from the source in `package`."""
+    found = uses(package)
     headed = {path: with_places(path, found) for path in finding_pages(docs)}
     return {
         docs / "recipe.md": recipe_page(),
@@ -120,9 +125,9 @@ def _comment_above(lines: Sequence[str], number: int) -> str:
     return "\n".join(comment)
 
 
-def schema_keys() -> dict[str, tuple[str, str]]:
-    """Each key that a recipe may have, as example paths (`nodes[].host`), with its type and its default in words."""
-    schema = Recipe.model_json_schema()
+def schema_keys(recipe: type[BaseModel] = Recipe) -> dict[str, tuple[str, str]]:
+    """Each key that a recipe may have (`nodes[].host`), with its type and its default in words."""
+    schema = recipe.model_json_schema()
     return dict(_schema_keys(schema, schema["$defs"], ""))
 
 

@@ -23,7 +23,7 @@ from bascule.preflight.gather import preflight
 from bascule.probe.gather import probe
 from bascule.remote.connect import Runners
 from bascule.verify.run import verify
-from bascule.watch.follow import Follower, Rank
+from bascule.watch.follow import Follower, Rank, how_it_ended
 
 
 @dataclass
@@ -174,6 +174,9 @@ class Bound:
         def on_phase(rank: Rank) -> None:
             self.note("phase", rank=rank.number, node=rank.node, phase=rank.progress.phase)
 
+        def on_end(rank: Rank) -> None:
+            self.note("rank-ended", rank=rank.number, node=rank.node, how=how_it_ended(rank))
+
         places = [place_of(node) for node in nodes_of(candidate, list(self.nodes.values()))]
         lore = ENGINES[candidate.engine].lore
-        return Follower(lore, places, look_at, self._evidence(), on_phase, self.on_look)
+        return Follower(lore, places, look_at, self._evidence(), on_phase, on_end, self.on_look)

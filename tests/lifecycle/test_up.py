@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
@@ -111,10 +112,13 @@ def test_a_rank_that_dies_is_seen_and_its_words_are_told(desk):
     up = desk.start("up", desk.recipe(TRANSFORMERS))
     desk.wait_for(lambda: any("transformers" in line for line in desk.ours().values()), what="a rank is started")
     engine = next(pid for pid, line in desk.ours().items() if "-m transformers" in line and "sh" not in line.split()[0])
+    killed = datetime.now(UTC)
     os.kill(engine, signal.SIGKILL)
     _, err = up.communicate(timeout=30)
     assert up.returncode == 4
     assert "rank 0 on a ended with status 137" in err
+    (seen,) = desk.events("rank-ended")
+    assert (datetime.fromisoformat(seen["at"]) - killed).total_seconds() < 5
 
 
 def test_a_taken_port_is_named_with_its_holder(desk):

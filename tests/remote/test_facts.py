@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,9 +142,10 @@ def test_this_very_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aske
 def test_without_iproute2_python_tells_the_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node("here", "local")
     with_ip = asyncio.run(read_facts(LocalRunner(node), node)).facts
-    for tool in ["timeout", "sh", "uname", "nproc", "cat", "df", "tail", "dirname", "readlink", "python3"]:
+    for tool in ["timeout", "sh", "uname", "nproc", "cat", "df", "tail", "dirname", "readlink"]:
         found = next(path for folder in os.get_exec_path() if (path := Path(folder) / tool).exists())
         (tmp_path / tool).symlink_to(found)
+    (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
     monkeypatch.setenv("PATH", str(tmp_path))
     without = asyncio.run(read_facts(LocalRunner(node), node)).facts
     first = {address.interface: address for address in reversed(with_ip.addresses)}

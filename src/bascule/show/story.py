@@ -122,6 +122,10 @@ def _phase(story: Narrator, event: Event) -> Iterator[Say]:
     yield Say("  start", f"{node}  rank {rank}  {phase}", "dim")
 
 
+def _rank_ended(story: Narrator, event: Event) -> Iterator[Say]:
+    yield Say("  ended", f"{event.data['node']}  rank {event.data['rank']}  {event.data['how']}", "bad")
+
+
 def _finding(story: Narrator, event: Event) -> Iterator[Say]:
     finding = event.data["finding"]
     step, fate = finding["step"], finding["fate"]
@@ -225,6 +229,7 @@ _TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "try": _try,
     "launch": _launch,
     "phase": _phase,
+    "rank-ended": _rank_ended,
     "finding": _finding,
     "stopped": _stopped,
     "adopted": _adopted,

@@ -48,6 +48,7 @@ class Follower:
     look_at: Look
     folder: Path  # evidence of this attempt
     on_phase: Callable[[Rank], None]
+    on_end: Callable[[Rank], None]
     on_look: Callable[[Sequence[Rank]], None]
     ranks: list[Rank] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
@@ -102,8 +103,11 @@ class Follower:
         self.lost_since.pop(node, None)
         for rank in ranks:
             if glimpse := by_name.get(rank.name):
+                ended = rank.alive and not glimpse.alive
                 rank.alive, rank.exit_code = glimpse.alive, glimpse.exit_code
                 self._take(rank, glimpse.gained)
+                if ended:
+                    self.on_end(rank)
 
     def _take(self, rank: Rank, gained: bytes) -> None:
         if not gained:
@@ -128,7 +132,7 @@ class Follower:
         while time.monotonic() < until:
             await asyncio.sleep(LOOK_EVERY)
             await self.look()
-        died = ", ".join(f"rank {rank.number} on {rank.node} ended {_how(rank)}" for rank in dead)
+        died = ", ".join(f"rank {rank.number} on {rank.node} ended {how_it_ended(rank)}" for rank in dead)
         return diagnose(self.lines, died, self.places)
 
     def _ready(self) -> Finding:
@@ -150,5 +154,6 @@ class Follower:
         return None
 
 
-def _how(rank: Rank) -> str:
+def how_it_ended(rank: Rank) -> str:
+    """In words: its exit status, or that nobody could record one."""
     return f"with status {rank.exit_code}" if rank.exit_code is not None else "without leaving a status (killed)"
