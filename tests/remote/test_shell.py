@@ -54,9 +54,9 @@ def test_a_file_may_have_any_name(tmp_path: Path) -> None:
 def test_the_exit_status_comes_back_behind_what_was_complained(status: int, said: str, complained: bytes) -> None:
     script = 'printf %s "$1"; printf "$2" >&2; exit "$3"'
     escaped = "".join(f"\\{byte:03o}" for byte in complained)
-    told = sh(shell.with_end_marker(["sh", "-c", script, "sh", said, escaped, str(status)]))
+    told = sh(shell.with_markers(["sh", "-c", script, "sh", said, escaped, str(status)]))
     assert shell.split_end_marker(told.stderr) == (complained, status)
-    assert told.stdout.decode() == said
+    assert shell.behind_begin_marker(told.stdout).decode() == said
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,12 @@ def test_without_the_marker_there_is_no_status(stderr: bytes) -> None:
 
 def test_only_the_last_marker_counts() -> None:
     assert shell.split_end_marker(b"x\nbascule-end 0\n\nbascule-end 7\n") == (b"x\nbascule-end 0\n", 7)
+
+
+@pytest.mark.parametrize("noise", [b"", b"Welcome!\n", b"no newline", b"bascule-begin"])
+def test_what_a_login_shell_printed_before_is_left_out(noise: bytes) -> None:
+    assert shell.behind_begin_marker(noise + b"bascule-begin\nout\n") == b"out\n"
+    assert shell.behind_begin_marker(noise) == noise
 
 
 def test_the_node_itself_ends_a_command_that_is_over_its_time() -> None:

@@ -1,12 +1,14 @@
-"""The one place that quotes: from argument lists to lines of POSIX shell, and the end marker that comes back."""
+"""The one place that quotes: from argument lists to lines of POSIX shell, and the markers that come back."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import string
 from collections.abc import Mapping, Sequence
 
-END_MARKER = "bascule-end"
+BEGIN_MARKER, END_MARKER = "bascule-begin", "bascule-end"
+_END_MARKS = ("BASCULE_END", *(f"{letter}_BASCULE_END" for letter in string.ascii_letters))
 _END = re.compile(rb"\n?" + END_MARKER.encode() + rb" (\d+)\n?\Z")
 
 
@@ -20,13 +22,20 @@ def bounded(argv: Sequence[str], within: float) -> tuple[str, ...]:
     return ("timeout", "-k", "2", f"{within:g}", *argv)
 
 
-def with_end_marker(argv: Sequence[str]) -> str:
+def with_markers(argv: Sequence[str]) -> str:
     """A line for a login shell of any kind; its exit status comes back at the end of standard error.
 
-    ssh says 255 both for "no connection" and for a command's own 255; the marker tells them apart.
+    ssh says 255 both for "no connection" and for a command's own 255; the end marker tells them apart. Some login
+    shells print before the command does; the begin marker tells where its output begins.
     """
-    script = f"{line(argv)}; printf '\\n{END_MARKER} %d\\n' $? >&2"
+    script = f"echo {BEGIN_MARKER}; {line(argv)}; printf '\\n{END_MARKER} %d\\n' $? >&2"
     return line(("sh", "-c", script))
+
+
+def behind_begin_marker(stdout: bytes) -> bytes:
+    """Standard output without what the login shell printed before."""
+    before, marker, behind = stdout.partition(f"{BEGIN_MARKER}\n".encode())
+    return behind if marker else before
 
 
 def split_end_marker(stderr: bytes) -> tuple[bytes, int | None]:
@@ -43,8 +52,13 @@ def exports(env: Mapping[str, str]) -> str:
 
 
 def here_document(path: str, text: str) -> str:
-    """Lines that write text to a file, whatever it contains."""
-    end = "BASCULE_END"
+    """Lines that write text to a file, whatever it contains.
+
+    No line begins with the first letter of the end mark: behind such a beginning dash 0.5.12 loses a byte of a
+    character that is no ASCII.
+    """
+    begun = {line[:1] for line in text.split("\n")}
+    end = next((mark for mark in _END_MARKS if mark[0] not in begun), _END_MARKS[0])
     while end in text:
         end += "_"
     newline = "" if text.endswith("\n") else "\n"

@@ -29,15 +29,15 @@ class SshRunner:
     async def run(self, argv: Sequence[str], *, stdin: str = "", within: float = 30) -> Result:
         """See Runner.run."""
         async with self._gate:
-            if self._connected:
-                return await self._run(argv, stdin, within)
             async with self._first:  # one process makes the shared connection, the others wait for it
-                result = await self._run(argv, stdin, within)
-                self._connected = True
-                return result
+                if not self._connected:
+                    result = await self._run(argv, stdin, within)
+                    self._connected = True
+                    return result
+            return await self._run(argv, stdin, within)
 
     async def _run(self, argv: Sequence[str], stdin: str, within: float) -> Result:
-        command = (*ssh_words(self.node.host), shell.with_end_marker(shell.bounded(argv, within)))
+        command = (*ssh_words(self.node.host), shell.with_markers(shell.bounded(argv, within)))
         try:
             async with asyncio.timeout(within + CONNECT_TIMEOUT + 5):
                 _, out, err = await execute(command, stdin)
@@ -46,7 +46,7 @@ class SshRunner:
         err, status = shell.split_end_marker(err)
         if status is None:
             raise self._unreachable(err.decode(errors="replace").strip() or "the connection ended early")
-        return Result(tuple(argv), status, out, err)
+        return Result(tuple(argv), status, shell.behind_begin_marker(out), err)
 
     def _unreachable(self, seen: str) -> NodeUnreachable:
         self._connected = False
