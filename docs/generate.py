@@ -187,13 +187,22 @@ def commands_page(top: App) -> str:
 
 
 def command_names(top: App) -> list[str]:
-    """The names of all commands, in the order of cli.py."""
-    return [name for name in top if not name.startswith("-")]
+    """The names of all commands, in the order of cli.py; those of a group with the group's name before them."""
+    names = [name for name in top if not name.startswith("-")]
+    below = {name: command_names(top[name]) for name in names if top[name].default_command is None}
+    return [f"{name} {one}".rstrip() for name in names for one in below.get(name, [""])]
+
+
+def command(top: App, name: str) -> App:
+    """The command of this name, such as `up` or `lab up`."""
+    for word in name.split():
+        top = top[word]
+    return top
 
 
 def arguments(top: App, name: str) -> list[Argument]:
     """What a command takes."""
-    return list(top[name].assemble_argument_collection(parse_docstring=True))
+    return list(command(top, name).assemble_argument_collection(parse_docstring=True))
 
 
 def option_names(argument: Argument) -> list[str]:
@@ -211,7 +220,7 @@ def variables() -> Iterator[tuple[str, str]]:
 
 
 def _command(top: App, name: str) -> Iterator[str]:
-    function = top[name].default_command
+    function = command(top, name).default_command
     says = inspect.cleandoc(function.__doc__ or "").partition("\nParameters\n")[0].strip()
     taken = arguments(top, name)
     yield f"## bascule {name}\n"

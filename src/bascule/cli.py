@@ -12,11 +12,11 @@ from cyclopts import App, CycloptsError, Parameter
 
 from bascule import __version__
 from bascule.errors import BasculeError, RecipeError
-from bascule.show.plain import JsonLines, out, print_json, tell_error
+from bascule.lab.commands import app as lab
+from bascule.show.plain import JsonLines, out, print_json, say, tell_error
 
 if TYPE_CHECKING:
     from bascule.journal import Journal
-    from bascule.up import Request
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -41,7 +41,7 @@ def main() -> None:
     try:
         status = app(exit_on_error=False, print_error=False, result_action="return_value")
     except BasculeError as error:
-        tell_error(error.code, error.says, error.seen, error.advice)
+        tell_error(error.code, error.says, error.seen, error.advice, f"bascule why {error.run}" if error.run else "")
         status = error.exit_status
     except CycloptsError as error:
         tell_error("usage", " ".join(str(error).split()), "", "bascule --help")
@@ -85,10 +85,11 @@ def up(
     json
         Events as JSON lines on standard output; the last one has the exit status.
     """
+    from bascule.request import read_request
     from bascule.show.screen import Screen
     from bascule.up import up as serve
 
-    request = _request(target, engine_flags, node, venv, service, port)
+    request = read_request(target, engine_flags, node or (), venv or (), service=service, port=port)
     journal = _journal()
     screen = JsonLines() if json else Screen()
     journal.listen(screen.event)
@@ -128,9 +129,10 @@ def plan(
         Print data for programs.
     """
     from bascule.plan import plan as make
+    from bascule.request import read_request
     from bascule.show.tables import plan_lines
 
-    request = _request(target, engine_flags, node, venv, service, port)
+    request = read_request(target, engine_flags, node or (), venv or (), service=service, port=port)
     planned = _interruptible(make(request, _journal(), lambda kind, **data: None))
     if isinstance(planned, int):
         return planned
@@ -190,11 +192,15 @@ def logs(
     from bascule.operate.services import named
 
     async def print_all() -> int:
+        count = 0
         async for line in lines(named(_journal(), service), follow=follow):
+            count += 1
             if json:
                 print_json(line, lines=True)
             else:
                 out(f"{line.node} {line.rank} | {line.text}")
+        if not count:
+            say("no rank is there; the logs of starts that ended are kept: bascule why --evidence")
         return 0
 
     return int(_interruptible(print_all()))
@@ -259,7 +265,7 @@ def down(service: str | None = None, *, json: Json = False) -> int:
 
 
 @app.command
-def init(path: Path = Path("bascule.yaml")) -> int:
+def init(path: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("bascule.yaml")) -> int:
     """Write the commented example recipe.
 
     Parameters
@@ -281,26 +287,7 @@ def init(path: Path = Path("bascule.yaml")) -> int:
     return 0
 
 
-def _request(
-    target: str,
-    words: tuple[str, ...],
-    node: list[str] | None,
-    venv: list[str] | None,
-    service: str | None,
-    port: int | None,
-) -> Request:
-    from bascule.recipe.words import from_words, override
-    from bascule.up import Request
-
-    if target.endswith((".yaml", ".yml")):
-        from bascule.recipe.load import load
-
-        if node or venv:
-            raise RecipeError("usage", "--node and --venv are for a model without a recipe", advice=f"edit {target}")
-        recipe, base = load(Path(target)), Path(target).absolute().parent
-        return Request(override(recipe, service, port), base, target, words)
-    recipe = from_words(target, node or [], service, port)
-    return Request(recipe, Path.cwd(), target, words, tuple(venv or ()))
+app.command(lab)
 
 
 def _journal() -> Journal:

@@ -15,6 +15,7 @@ class BasculeError(Exception):
     """An error that a person can act on: a code to search for, what was seen, what to try."""
 
     exit_status = 1
+    run: int | None = None  # the run in whose journal more is to be read
 
     def __init__(self, code: str, says: str, *, seen: str = "", advice: str = "") -> None:
         super().__init__(says)

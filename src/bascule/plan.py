@@ -11,8 +11,9 @@ from bascule.core.plain import MASK, is_secret
 from bascule.journal import Journal
 from bascule.launch import start as ranks
 from bascule.remote.connect import tellers
+from bascule.request import Request
 from bascule.stages import Bound
-from bascule.up import Request, look_around, wanted_of
+from bascule.up import look_around, wanted_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ async def plan(request: Request, journal: Journal, note: Callable[..., None]) ->
 async def _planned(stages: Bound, attempt: Attempt) -> Planned:
     verdict = decide([attempt.candidate], [attempt], budget=stages.budget)
     if not isinstance(verdict, Try):
-        return Planned(attempt.candidate, attempt.finding, False, verdict.because, ())
+        return Planned(attempt.candidate, attempt.finding, False, attempt.finding.says, ())
     told: list[str] = []
     telling = tellers(stages.nodes.values(), told.append)
     await ranks.start(stages.plan_of(attempt.candidate), "plan", stages.nodes, telling)

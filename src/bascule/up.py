@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bascule.benchmark.quick import quick
 from bascule.core.nouns import Attempt, Candidate, Fate, Model, Node, Serve, Step, Verdict
@@ -21,21 +20,11 @@ from bascule.operate.services import reach
 from bascule.pivot import pivot
 from bascule.recipe.schema import Recipe
 from bascule.remote.connect import Runners
+from bascule.request import Request
 from bascule.stages import Bound
 from bascule.watch.follow import Rank
 
 SERVING, UNEXPECTED, ALL_FAILED, VERIFICATION_FAILED, INTERRUPTED = 0, 1, 4, 5, 130  # exit status, see docs/commands.md
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a person asked for: a recipe from a file or from the command line."""
-
-    recipe: Recipe
-    base: Path  # relative paths are seen from here
-    source: str  # the recipe's file, or the command
-    words: tuple[str, ...] = ()  # engine flags from behind --
-    environments: tuple[str, ...] = ()  # where to look for engines when the recipe names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +55,7 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
         except BasculeError as error:
             journal.record(run, "error", code=error.code, says=error.says, seen=error.seen, advice=error.advice)
             journal.record(run, "run-ended", status=error.exit_status)
+            error.run = run
             raise
         except Exception:  # a bug: noted, told with its traceback
             journal.record(run, "run-ended", status=UNEXPECTED)
@@ -113,27 +103,28 @@ async def _serve(request: Request, journal: Journal, run: int, on_look: Callable
     )
     try:
         verdict, attempts = await pivot(stages)
+        return await _conclude(verdict, attempts, stages, note)
     except BaseException as reason:
-        await asyncio.shield(_sweep(known, request.recipe.service, note, reason))
+        await asyncio.shield(_sweep(known, stages, note, reason))
         raise
-    return await _conclude(verdict, attempts, stages, note)
 
 
 async def _conclude(verdict: Verdict, attempts: Sequence[Attempt], stages: Bound, note: Callable[..., None]) -> int:
     if isinstance(verdict, Serve) and stages.plan:
-        note("served", candidate=verdict.candidate, endpoint=stages.plan.endpoint, because=verdict.because)
         speed = await quick(stages.plan.endpoint, context=stages.wanted.context)
         note("speed", speed=speed)
+        note("served", candidate=verdict.candidate, endpoint=stages.plan.endpoint, because=verdict.because)
         return SERVING
     note("gave-up", because=verdict.because)
+    fates = {attempt.finding.fate for attempt in attempts}
     answered_wrong = any(a.finding.step is Step.VERIFY and a.finding.fate is not Fate.OK for a in attempts)
-    return VERIFICATION_FAILED if answered_wrong else ALL_FAILED
+    return VERIFICATION_FAILED if answered_wrong and Fate.CLUSTER not in fates else ALL_FAILED
 
 
-async def _sweep(known: Known, service: str, note: Callable[..., None], reason: BaseException) -> None:
+async def _sweep(known: Known, stages: Bound, note: Callable[..., None], reason: BaseException) -> None:
     """Stop what this run started, node by node; a node that is gone doesn't keep the others from it."""
-    stopped, left = [], []
-    for node in known.nodes:
+    stopped, left, service = [], [], stages.wanted.service
+    for node in known.nodes if stages.starts else ():
         try:
             stopped += await ranks.stop([node], known.runners, service)
             await ranks.clear([node], known.runners, service)

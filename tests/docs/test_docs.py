@@ -27,7 +27,7 @@ OUTPUT = ("text", "yaml", "python", "json")  # fences that hold no commands
 
 def every_command_and_option(root, top=app):
     text = (root / "docs/commands.md").read_text()
-    sections = dict(re.findall(r"^## bascule (\S+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    sections = dict(re.findall(r"^## bascule (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     wanted = [(name, option) for name in command_names(top) for option in _options(top, name)]
     missing = [f"command {name}" for name in command_names(top) if name not in sections]
     return missing + [

@@ -45,8 +45,11 @@ async def lines(service: Service, *, follow: bool) -> AsyncIterator[Line]:
             yield line
         if not gained:
             if not (follow and alive):
-                return
+                break
             await asyncio.sleep(LOOK_EVERY)
+    for cursor in cursors:
+        if cursor.rest:  # a last line without its end
+            yield Line(cursor.state.rank, cursor.state.node, cursor.rest.decode(errors="replace"))
 
 
 async def _cursors(service: Service, nodes: list[Node], runners: Runners) -> list[_Cursor]:

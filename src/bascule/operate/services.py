@@ -65,11 +65,11 @@ async def status(journal: Journal, service: Service) -> ServiceStatus:
     shown = tuple(state for state in found if current and state.generation == current.generation)
     label = current.label if current else {}
     wanted = int(label.get("ranks", 0))
-    ended = next((e for e in reversed(journal.events(service.run)) if e.kind in ("served", "run-ended", "down")), None)
+    served = current is not None and _was_served(journal, service, current)
     return ServiceStatus(
         service.name,
         service.run,
-        _state(shown, wanted, ended, unreachable),
+        _state(shown, wanted, served, unreachable),
         label.get("url"),
         label.get("model"),
         label.get("candidate"),
@@ -146,12 +146,26 @@ def _distinct(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(distinct)
 
 
-def _state(found: Sequence[RankState], wanted: int, ended: Event | None, unreachable: Sequence[str]) -> str:
+def _was_served(journal: Journal, service: Service, current: RankState) -> bool:
+    """True when the newest word about these ranks, since they were started, is that they serve."""
+    first = int(current.generation.partition(".")[0])
+    for run in range(service.run, first - 1, -1):
+        for event in reversed(journal.events(run)):
+            if event.kind in ("served", "down", "gave-up") and _is_about(journal, run, service):
+                return event.kind == "served"
+    return False
+
+
+def _is_about(journal: Journal, run: int, service: Service) -> bool:
+    return bool(journal.events(run)[0].data.get("service") == service.name)
+
+
+def _state(found: Sequence[RankState], wanted: int, served: bool, unreachable: Sequence[str]) -> str:
     alive = sum(state.alive for state in found)
-    if unreachable and alive < wanted:
+    if unreachable and (alive < wanted or not found):
         return "unknown"
     if not alive:
-        return "broken" if ended and ended.kind == "served" and found else "stopped"
+        return "broken" if found and served else "stopped"
     if alive < wanted:
         return "broken"
-    return "serving" if ended and ended.kind == "served" else "starting"
+    return "serving" if served else "starting"

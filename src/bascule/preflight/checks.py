@@ -53,14 +53,18 @@ def _clashes(theirs: str, ours: str) -> bool:
 
 
 def _taken(head: Node, key: str, listener: Listener, at: datetime) -> Finding:
-    code = "rendezvous-port-taken" if key == "rendezvous_port" else "api-port-taken"
+    """Every candidate answers on the API's port, but only those on several nodes meet at the rendezvous."""
+    meeting = key == "rendezvous_port"
+    code = "rendezvous-port-taken" if meeting else "api-port-taken"
+    fate = Fate.HOPELESS if meeting else Fate.CLUSTER
     who = f"{listener.owner} (pid {listener.pid})" if listener.pid else (listener.owner or "a process of another user")
     seen = Evidence(head.name, "/proc/net/tcp", at, f"LISTEN {listener.address}:{listener.port} {who}")
     return Finding(
         Step.PREFLIGHT,
-        Fate.CLUSTER,
+        fate,
         code,
         f"port {listener.port} on {head.name} is held by {who}",
         (seen,),
         advice=f"stop that process, or choose another `{key}`",
+        scope="candidate",
     )

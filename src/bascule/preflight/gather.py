@@ -23,7 +23,10 @@ async def preflight(nodes: Sequence[Node], runners: Runners, ports: Sequence[tup
     if trouble := ports_are_free(head, own_address(head) or "", ports, listening, at):
         return trouble
     seen = Evidence(head.name, "/proc/net/tcp, df", at, f"{len(listening)} listeners, none on {_words(ports)}")
-    return Finding(Step.PREFLIGHT, Fate.OK, "nodes-ready", "the nodes have room and the ports are free", (seen,))
+    unread = [node.name for node in nodes if node.facts.run_dir_free_bytes is None]
+    says = "the ports are free" + ("" if unread else ", the nodes have room")
+    says += f"; free disk could not be read on {', '.join(unread)}" if unread else ""
+    return Finding(Step.PREFLIGHT, Fate.OK, "nodes-ready", says, (seen,))
 
 
 def _words(ports: Sequence[tuple[str, int]]) -> str:

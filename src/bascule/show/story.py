@@ -98,10 +98,9 @@ def _try(story: Narrator, event: Event) -> Iterator[Say]:
     story.start_began = event.at
     story.phases.clear()
     because = event.data["because"]
+    of = f" of {story.budget}" if story.budget else ""
     if because.startswith("one change: "):
-        yield Say(
-            "  change", f"{because.removeprefix('one change: ')}   (start {story.starts} of {story.budget})", "strong"
-        )
+        yield Say("  change", f"{because.removeprefix('one change: ')}   (start {story.starts}{of})", "strong")
         return
     yield Say(f"{story.number_of(candidate)}", f"{candidate['name']}   {candidate['artefact']['ref']}", "strong")
     if story.whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,19 +31,22 @@ async def verify(
         for check in CHECKS:
             outcome = check(asked, answer, thinks)
             if outcome.fate is not Fate.OK:
-                return Finding(Step.VERIFY, outcome.fate, outcome.code, outcome.says, (evidence[-1],))
+                return _finding(outcome.fate, outcome.code, outcome.says, (evidence[-1],))
             passed.append(outcome.code)
     says = f"{len(passed)} of {len(passed)} checks passed: sums right, reasoning apart, no tags in the content"
     if not thinks:
         says = says.replace("reasoning apart, ", "")
-    return Finding(Step.VERIFY, Fate.OK, "verified", says, tuple(evidence))
+    return _finding(Fate.OK, "verified", says, evidence)
 
 
 def _not_answered(asked: Sum, failed: CompletionFailed, endpoint: Endpoint, head: str) -> Finding:
     seen = Evidence(head, f"POST {endpoint.url}/chat/completions", datetime.now(UTC), failed.seen or failed.says)
-    return Finding(
-        Step.VERIFY, Fate.HOPELESS, "completion-failed", f"{asked.question} got no answer: {failed.says}", (seen,)
-    )
+    return _finding(Fate.AGAIN, "completion-failed", f"{asked.question} got no answer: {failed.says}", (seen,))
+
+
+def _finding(fate: Fate, code: str, says: str, seen: Sequence[Evidence]) -> Finding:
+    """About this candidate alone: the same artefact with other settings may well answer rightly."""
+    return Finding(Step.VERIFY, fate, code, says, tuple(seen), scope="candidate")
 
 
 def _seen(asked: Sum, answer: Answer, endpoint: Endpoint, head: str) -> Evidence:

@@ -19,7 +19,7 @@ EXCERPT = 400  # characters of a line that are quoted
 # The line that ends a traceback, or that an engine itself marks as an error.
 _RAISED = re.compile(r"(?:^|\s)(?:[a-z_]+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::|$)|Value error, ")
 _MARKED = re.compile(r"(?<!\w)(?:ERROR|CRITICAL|FATAL|Fatal Python error|Segmentation fault|Killed)(?!\w)|error: ")
-_BENIGN = re.compile(r"UserWarning|FutureWarning|DeprecationWarning|PackageNotFoundError.*ignored")
+_BENIGN = re.compile(r"UserWarning|FutureWarning|DeprecationWarning|PackageNotFoundError.*ignored|\braise [A-Z]\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def diagnose(lines: Sequence[LogLine], died: str, places: Sequence[Place]) -> Fi
     """The Finding about a start that ended; `died` says what was seen of the processes themselves."""
     if known := _first_known(lines):
         return _finding(*known, places)
-    line = _first_error(lines) or (lines[-1] if lines else None)
+    line = _first_error(lines) or next((line for line in reversed(lines) if line.text.strip()), None)
     if line is None:
         when = datetime.now().astimezone()
         evidence = Evidence("", "state of the ranks", when, died)

@@ -1,0 +1,41 @@
+"""What a person asked for: a recipe from a file, or a model and nodes from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bascule.errors import RecipeError
+from bascule.recipe.load import load
+from bascule.recipe.schema import Recipe
+from bascule.recipe.words import from_words, override
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asked for: a recipe from a file or from the command line."""
+
+    recipe: Recipe
+    base: Path  # relative paths are seen from here
+    source: str  # the recipe's file, or the command
+    words: tuple[str, ...] = ()  # engine flags from behind --
+    environments: tuple[str, ...] = ()  # where to look for engines when the recipe names none
+
+
+def read_request(
+    target: str,
+    words: Sequence[str],
+    nodes: Sequence[str],
+    environments: Sequence[str],
+    *,
+    service: str | None,
+    port: int | None,
+) -> Request:
+    """The request in the words of a command line; target is a recipe or the folder of a model. Raises RecipeError."""
+    if not target.endswith((".yaml", ".yml")):
+        recipe = from_words(target, nodes, service, port)
+        return Request(recipe, Path.cwd(), target, tuple(words), tuple(environments))
+    if nodes or environments:
+        raise RecipeError("usage", "--node and --venv are for a model without a recipe", advice=f"edit {target}")
+    return Request(override(load(Path(target)), service, port), Path(target).absolute().parent, target, tuple(words))
