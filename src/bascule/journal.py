@@ -28,6 +28,8 @@ CREATE TRIGGER IF NOT EXISTS event_is_never_changed BEFORE UPDATE ON event
   BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS event_is_never_removed BEFORE DELETE ON event
   BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS event_is_never_replaced BEFORE INSERT ON event WHEN NEW.id IN (SELECT id FROM event)
+  BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 """
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bascule.core.layout import nodes_of
 from bascule.core.nouns import Attempt, Candidate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
@@ -16,8 +17,8 @@ from bascule.distribute import present
 from bascule.engines.catalogue import ENGINES
 from bascule.journal import Journal
 from bascule.launch import start as ranks
-from bascule.launch import venv
 from bascule.launch.plan import Wanted, digest, place_of, plan_launch
+from bascule.launch.runtime import RUNTIMES
 from bascule.pivot import Stage
 from bascule.preflight.gather import preflight
 from bascule.probe.gather import probe
@@ -159,7 +160,7 @@ class Bound:
         return plan_launch(candidate, list(self.nodes.values()), self.wanted)
 
     def _ports(self, candidate: Candidate) -> list[tuple[str, int]]:
-        ports = [("port", self.wanted.port)]
+        ports = [("port", urlsplit(self._current.endpoint.url).port or self.wanted.port)]
         return ports if len(candidate.nodes) == 1 else [*ports, ("rendezvous_port", self.wanted.rendezvous_port)]
 
     def _evidence(self) -> Path:
@@ -168,8 +169,8 @@ class Bound:
         return folder
 
     def _follow(self, candidate: Candidate) -> Follower:
-        async def look_at(node: str, offsets: Mapping[str, int]) -> list[Glimpse]:
-            return await venv.observe(self.runners[node], venv.root_of(self.nodes[node]), offsets)
+        async def look_at(node: str, cursors: Mapping[str, str]) -> list[Glimpse]:
+            return await RUNTIMES[candidate.artefact.kind].observe(self.runners[node], self.nodes[node], cursors)
 
         def on_phase(rank: Rank) -> None:
             self.note("phase", rank=rank.number, node=rank.node, phase=rank.progress.phase)

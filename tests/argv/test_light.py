@@ -94,12 +94,17 @@ def test_an_interface_that_is_not_known_is_not_made_up() -> None:
     assert rank.env["VLLM_HOST_IP"] == "10.0.0.1"
 
 
-@pytest.mark.parametrize("typed", ["--port 9999", "--host 0.0.0.0", "--served-model-name other"])
-@pytest.mark.xfail(strict=True, reason="the endpoint is asked where the recipe says, the engine listens elsewhere")
-def test_flags_that_move_the_endpoint_are_refused_or_followed(planned: Planned, typed: str) -> None:
-    text = "service: s\nmodel: /m\nnodes: [a]\ncandidates: [{engine: vllm, venv: /v}]\n"
-    try:
-        plan = planned(text, words=typed)
-    except RecipeError:
-        return
-    assert plan.endpoint != planned(text).endpoint
+@pytest.mark.parametrize(
+    ("typed", "url", "model"),
+    [
+        ("", "http://10.0.0.1:8000/v1", "s"),
+        ("--port 9999", "http://10.0.0.1:9999/v1", "s"),
+        ("--host 0.0.0.0", "http://10.0.0.1:8000/v1", "s"),
+        ("--host 10.9.9.9", "http://10.9.9.9:8000/v1", "s"),
+        ("--served-model-name other", "http://10.0.0.1:8000/v1", "other"),
+    ],
+)
+def test_flags_that_move_the_engine_move_the_endpoint(planned: Planned, typed: str, url: str, model: str) -> None:
+    text = "service: s\nmodel: /m\nnodes: [{name: a, address: 10.0.0.1}]\ncandidates: [{engine: vllm, venv: /v}]\n"
+    plan = planned(text, words=typed)
+    assert (plan.endpoint.url, plan.endpoint.model) == (url, model)

@@ -33,11 +33,14 @@ def check(*listening: Listener) -> Finding | None:
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "0.0.0.0", "::"])
-@pytest.mark.parametrize(("port", "code"), [(8000, "api-port-taken"), (29500, "rendezvous-port-taken")])
-def test_a_port_that_somebody_holds_where_we_will_listen(address: str, port: int, code: str) -> None:
+@pytest.mark.parametrize(
+    ("port", "code", "fate"),
+    [(8000, "api-port-taken", Fate.CLUSTER), (29500, "rendezvous-port-taken", Fate.HOPELESS)],
+)
+def test_a_port_that_somebody_holds_where_we_will_listen(address: str, port: int, code: str, fate: Fate) -> None:
     finding = check(Listener("127.0.0.1", 22, None, ""), Listener(address, port, 8123, "python3, user aurora"))
     assert finding is not None
-    assert (finding.fate, finding.code) == (Fate.CLUSTER, code)
+    assert (finding.fate, finding.code, finding.scope) == (fate, code, "candidate")
     assert finding.says == f"port {port} on spark-1 is held by python3, user aurora (pid 8123)"
     assert finding.evidence[0].excerpt == f"LISTEN {address}:{port} python3, user aurora (pid 8123)"
 

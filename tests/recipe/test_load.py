@@ -14,6 +14,7 @@ TOP = "service: s\nmodel: /m\nnodes: [a, b]\n"
 NODE = "service: s\nmodel: /m\nnodes:\n  - name: a\n"
 CANDIDATE = TOP + "candidates:\n  - engine: vllm\n    venv: /v\n"
 TOP_KEYS = "there are service, model, nodes, port, rendezvous_port, context, served_name, budget, candidates"
+A_NAME = "a name has letters, digits, - and _"
 UNKNOWN_KEYS = {
     TOP + "prot: 3\n": "r.yaml:4:1  unknown key `prot`; did you mean `port`?",
     TOP + "max_model_length: 3\n": "r.yaml:4:1  unknown key `max_model_length`; did you mean `context`?",
@@ -31,10 +32,10 @@ WRONG_VALUES = {
     TOP + "budget: 0\n": "r.yaml:4:9  `budget` should be greater than or equal to 1, not 0",
     TOP + "candidates: vllm\n": "r.yaml:4:13  `candidates` should be a valid list, not 'vllm'",
     TOP + "port: 29500\n": "r.yaml:4:7  port and rendezvous_port are both 29500",
-    "service: s s\nmodel: /m\nnodes: [a]\n": "r.yaml:1:10  `service` can't be 's s': a name has letters, digits, - and _",
+    "service: s s\nmodel: /m\nnodes: [a]\n": f"r.yaml:1:10  `service` can't be 's s': {A_NAME}",
     "service: s\nmodel: ''\nnodes: [a]\n": "r.yaml:2:8  `model` is empty",
     "service: s\nmodel: /m\nnodes: []\n": "r.yaml:3:8  `nodes` is empty",
-    "service: s\nmodel: /m\nnodes: [a b]\n": "r.yaml:3:9  `name` can't be 'a b': a name has letters, digits, - and _",
+    "service: s\nmodel: /m\nnodes: [a b]\n": f"r.yaml:3:9  `name` can't be 'a b': {A_NAME}",
     "service: s\nmodel: /m\nnodes: [a, b, a]\n": "r.yaml:3:15  two nodes have the same name: a",
     NODE + "    address: 10.0.0\n": "r.yaml:5:14  '10.0.0' is no IPv4 address",
     NODE + "    address: 10.0.0.300\n": "r.yaml:5:14  '10.0.0.300' is no IPv4 address",
@@ -59,7 +60,7 @@ NO_RECIPE = {
     "- a\n": "r.yaml:1:1  a recipe is keys and values, this is a list",
     "some words\n": "r.yaml:1:1  a recipe is keys and values, this is a text",
     "service: s\n  model: x\n": "r.yaml:2:8  no YAML: mapping values are not allowed here",
-    "service: s\nservice: t\n": 'r.yaml:2:1  no YAML: found duplicate key "service" with value "t" (original value: "s")',
+    "port: 1\nport: 2\n": 'r.yaml:2:1  no YAML: found duplicate key "port" with value "2" (original value: "1")',
     "service: s\n\tmodel: 1\n": "r.yaml:2:1  no YAML: found character '\\t' that cannot start any token",
     TOP + "---\nport: 1\n": "r.yaml:4:1  no YAML: but found another document",
 }

@@ -162,6 +162,17 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class DockerFacts:
+    """The container engine of a node, docker or podman."""
+
+    command: tuple[str, ...]  # words that work there: docker, or sudo -n docker, or podman
+    version: str
+    store: str  # overlay2, containerd, …: how it keeps images
+    root: str  # where it keeps them
+    arch: str  # as images name it: amd64, arm64
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What was read from a node once; a field that could not be read is None and its reason is in unknown."""
 
@@ -174,6 +185,8 @@ class NodeFacts:
     run_dir_free_bytes: int | None = None
     addresses: tuple[Address, ...] = ()
     gpus: tuple[str, ...] | None = None  # names; () = none there
+    infiniband: bool | None = None  # /dev/infiniband is there
+    docker: DockerFacts | None = None  # None: unknown says why
     machine_id: str | None = None  # equal for two nodes of one machine
     unknown: Mapping[str, str] = field(default_factory=dict)
 
@@ -214,6 +227,11 @@ class RankPlan:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)  # name in the run folder -> text
+    mounts: tuple[str, ...] = ()  # paths of the node that the engine reads
+
+    def with_env(self, env: Mapping[str, str]) -> RankPlan:
+        """The same rank with another environment."""
+        return replace(self, env=env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +266,7 @@ class RankState:
     pid: int | None
     started_at: float | None  # seconds since the epoch, the node's clock
     label: Mapping[str, str] = field(default_factory=dict)
+    runtime: str = "venv"  # what it runs in: venv or image, as its artefact
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,3 +277,5 @@ class Glimpse:
     alive: bool
     exit_code: int | None
     gained: bytes
+    cursor: str = ""  # where the next look goes on
+    out_of_memory: bool = False  # the kernel ended it for that

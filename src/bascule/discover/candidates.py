@@ -24,7 +24,7 @@ def from_recipe(recipe: Recipe, base: Path, words: Sequence[str] = ()) -> tuple[
     made: list[Candidate] = []
     for given in recipe.candidates:
         spec = given.model_copy(update={"args": [*given.args, *words]})
-        name = spec.name or f"{spec.engine}-{Path(spec.venv).name}"
+        name = spec.name or f"{spec.engine}-{Path(spec.venv or spec.image or '').name}"
         taken = sum(candidate.name.partition("#")[0] == name for candidate in made)
         made.append(_candidate(spec, f"{name}#{taken + 1}" if taken else name, recipe, base))
     return tuple(made)
@@ -57,7 +57,7 @@ def _candidate(spec: CandidateSpec, name: str, recipe: Recipe, base: Path) -> Ca
     return Candidate(
         name,
         spec.engine,
-        Artefact("venv", resolved(spec.venv, base)),
+        Artefact("venv", resolved(spec.venv, base)) if spec.venv else Artefact("image", spec.image or ""),
         resolved(spec.model or recipe.model, base),
         (*_flags(spec, name), *_variables(spec)),
         tuple(nodes),

@@ -44,7 +44,7 @@ def parse_model(path: str, out: bytes) -> Model:
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or not architectures or not all(isinstance(a, str) for a in architectures):
         raise ModelError("model-broken", f"{path}/config.json names no architectures", seen=repr(architectures))
-    templates = files.get("chat_template.jinja", b"") + files.get("tokenizer_config.json", b"")
+    templates = files.get("chat_template.jinja", b"") + _template_in(files.get("tokenizer_config.json", b""))
     return Model(
         path,
         tuple(architectures),
@@ -62,6 +62,15 @@ def _object(path: str, raw: bytes) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ModelError("model-broken", f"{path}/config.json is no object", seen=type(config).__name__)
     return config
+
+
+def _template_in(tokenizer_config: bytes) -> bytes:
+    """The chat template alone: models that don't think have `<think>` among their tokens, too."""
+    try:
+        config = json.loads(tokenizer_config or b"{}")
+    except ValueError:
+        return b""
+    return json.dumps(config.get("chat_template") if isinstance(config, dict) else None).encode()
 
 
 def _files(out: bytes) -> tuple[dict[str, bytes], int]:

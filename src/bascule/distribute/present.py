@@ -10,12 +10,18 @@ from datetime import UTC, datetime
 from bascule.core.nouns import Candidate, Evidence, Fate, Finding, Node, Step
 from bascule.remote.connect import Runners
 
+WITHIN = 60  # seconds
+
 # Prints `artefact yes|no`, then each file of the model with its size, links followed, and a checksum of config.json.
-_SCRIPT = """
+# Hidden files are left out: what a download left behind differs from node to node, and no engine reads it.
+_SCRIPT = r"""
+export LC_ALL=C
+sizes() { awk '{ size = $5; for (field = 1; field <= 8; field++) sub(/^[^ ]+ +/, ""); print size, $0 }'; }
 [ -e "$1" ] && echo "artefact yes" || echo "artefact no"
-if [ -d "$2" ]; then cd "$2" && find -L . -type f -exec ls -Ln {} + | awk '{ print $5, $NF }' | sort -k 2
-  cksum config.json 2>/dev/null
-elif [ -f "$2" ]; then ls -Ln "$2" | awk '{ print $5, $NF }'
+if [ -d "$2" ]; then
+  cd "$2" && find -L . -name '.?*' -prune -o -type f -exec ls -Ln {} + | sizes | sort -k 2
+  if [ -f config.json ]; then cksum config.json; fi
+elif [ -f "$2" ]; then ls -Ln "$2" | sizes
 fi
 """
 
@@ -27,6 +33,7 @@ class Holding:
     node: str
     artefact: bool
     files: tuple[str, ...]  # "SIZE PATH" lines
+    trouble: str = ""  # why it could not be read
 
 
 async def check(candidate: Candidate, nodes: Sequence[Node], runners: Runners) -> Finding:
@@ -39,14 +46,17 @@ def compare(candidate: Candidate, holdings: Sequence[Holding], at: datetime) -> 
     """The first difference, or OK (pure)."""
     first = holdings[0]
     for holding in holdings:
+        if holding.trouble:
+            says = f"what {holding.node} holds could not be read: {holding.trouble}"
+            return _finding(Fate.UNKNOWN, "weights-unread", says, holding, at)
         if not holding.artefact:
             says = f"{holding.node} has no {candidate.artefact.ref}"
             return _finding(Fate.HOPELESS, "artefact-missing", says, holding, at)
         if not holding.files:
             says = f"{holding.node} has no model at {candidate.model}"
             return _finding(Fate.HOPELESS, "weights-missing", says, holding, at)
-        if holding.files != first.files:
-            odd = sorted(set(first.files) ^ set(holding.files))[0]
+        if differing := set(first.files) ^ set(holding.files):
+            odd = min(differing)
             says = f"the model differs between {first.node} and {holding.node}: {odd}"
             return _finding(Fate.HOPELESS, "weights-differ", says, holding, at)
     return _finding(Fate.OK, "all-there", "every node has the engine and the same model", first, at)
@@ -54,9 +64,10 @@ def compare(candidate: Candidate, holdings: Sequence[Holding], at: datetime) -> 
 
 async def _holding(candidate: Candidate, node: Node, runners: Runners) -> Holding:
     words = ("sh", "-s", "--", candidate.artefact.ref, candidate.model)
-    result = await runners[node.name].run(words, stdin=_SCRIPT, within=60)
-    first, *rest = result.text.splitlines() or ["artefact no"]
-    return Holding(node.name, first == "artefact yes", tuple(rest))
+    result = await runners[node.name].run(words, stdin=_SCRIPT, within=WITHIN)
+    first, *rest = result.text.splitlines() or [""]
+    trouble = "" if result.ok else (f"it took more than {WITHIN} s" if result.timed_out else result.complaint)
+    return Holding(node.name, first == "artefact yes", tuple(rest), trouble)
 
 
 def _finding(fate: Fate, code: str, says: str, holding: Holding, at: datetime) -> Finding:

@@ -108,8 +108,9 @@ def address_variables(place: Place, *names: str) -> dict[str, str | None]:
 
 
 def python_of(start: Start) -> str:
-    """The interpreter of a candidate that is a Python environment."""
-    return f"{start.candidate.artefact.ref}/bin/python"
+    """The interpreter of a candidate: of its Python environment, or the one that its image finds."""
+    artefact = start.candidate.artefact
+    return f"{artefact.ref}/bin/python" if artefact.kind == "venv" else "python3"
 
 
 def _merged(defaults: Mapping[str, str | None], settings: Iterable[Setting], kind: str, node: str) -> dict[str, str]:

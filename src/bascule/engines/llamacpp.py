@@ -30,10 +30,11 @@ class LlamaCpp:
             "--alias": start.served_name,
             "--ctx": str(start.context) if start.context else None,
         }
-        settings, node = start.candidate.in_force, start.head.node
-        argv = (python_of(start), SCRIPT, *flags(defaults, settings, node))
+        candidate, node = start.candidate, start.head.node
+        argv = (python_of(start), SCRIPT, *flags(defaults, candidate.in_force, node))
+        variables = environment({}, candidate.in_force, node)
         script = resources.files("bascule.engines").joinpath(f"lore/{SCRIPT}").read_text()
-        return (RankPlan(0, node, argv, environment({}, settings, node), {SCRIPT: script}),)
+        return (RankPlan(0, node, argv, variables, {SCRIPT: script}, (candidate.model,)),)
 
     def endpoint(self, start: Start) -> Endpoint:
         """Its OpenAI-compatible API."""

@@ -39,7 +39,8 @@ def _rank(start: Start, rank: int, place: Place) -> RankPlan:
         **(_group(start, rank) if len(start.places) > 1 else {}),
     }
     argv = (python_of(start), "-m", "sglang.launch_server", *flags(defaults, candidate.in_force, place.node))
-    return RankPlan(rank, place.node, argv, environment(_variables(place), candidate.in_force, place.node))
+    variables = environment(_variables(place), candidate.in_force, place.node)
+    return RankPlan(rank, place.node, argv, variables, mounts=(candidate.model,))
 
 
 def _group(start: Start, rank: int) -> dict[str, str | None]:

@@ -23,7 +23,9 @@ class TransformersServe:
         settings, node = start.candidate.in_force, start.head.node
         words = flags(defaults, settings, node)
         argv = (python_of(start), "-m", "transformers.cli.transformers", "serve", start.candidate.model, *words)
-        return (RankPlan(0, node, argv, environment({"HF_HUB_OFFLINE": "1"}, settings, node)),)
+        variables = environment({"HF_HUB_OFFLINE": "1"}, settings, node)
+        model = start.candidate.model
+        return (RankPlan(0, node, argv, variables, mounts=(model,)),)
 
     def endpoint(self, start: Start) -> Endpoint:
         """Its OpenAI-compatible API; the model's id is the path it was started with."""

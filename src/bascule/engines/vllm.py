@@ -30,7 +30,8 @@ def _rank(start: Start, rank: int, place: Place) -> RankPlan:
     candidate = start.candidate
     words = flags({**_common(start), **_own(start, rank)}, candidate.in_force, place.node)
     argv = (python_of(start), "-m", "vllm.entrypoints.cli.main", "serve", candidate.model, *words)
-    return RankPlan(rank, place.node, argv, environment(_variables(place), candidate.in_force, place.node))
+    variables = environment(_variables(place), candidate.in_force, place.node)
+    return RankPlan(rank, place.node, argv, variables, mounts=(candidate.model,))
 
 
 def _common(start: Start) -> dict[str, str | None]:

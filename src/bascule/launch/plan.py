@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bascule.core.layout import Place, Start, nodes_of, own_address
-from bascule.core.nouns import Candidate, LaunchPlan, Node
+from bascule.core.nouns import Candidate, Endpoint, LaunchPlan, Node
 from bascule.engines.catalogue import ENGINES
 from bascule.errors import NodeTrouble
 from bascule.remote.facts import interface_of
@@ -37,7 +37,20 @@ def plan_launch(candidate: Candidate, nodes: Sequence[Node], wanted: Wanted) -> 
         wanted.context,
     )
     engine = ENGINES[candidate.engine]
-    return LaunchPlan(wanted.service, candidate, engine.ranks(start), engine.endpoint(start))
+    return LaunchPlan(wanted.service, candidate, engine.ranks(start), _where_flags_say(engine.endpoint(start), start))
+
+
+def _where_flags_say(endpoint: Endpoint, start: Start) -> Endpoint:
+    """The endpoint, moved by flags of the candidate that move the engine."""
+    told = {
+        setting.name: setting.value
+        for setting in start.candidate.in_force
+        if setting.kind == "flag" and setting.value and setting.node in (None, start.head.node)
+    }
+    host = told.get("--host", "0.0.0.0")
+    address = start.head.address if host in ("0.0.0.0", "::") else host
+    model = told.get("--served-model-name") or told.get("--alias") or endpoint.model
+    return replace(endpoint, url=f"http://{address}:{told.get('--port', start.port)}/v1", model=model)
 
 
 def place_of(node: Node) -> Place:

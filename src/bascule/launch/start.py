@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 
 from bascule.core.nouns import Evidence, Fate, Finding, LaunchPlan, Node, RankPlan, RankState, Step
 from bascule.core.plain import to_plain
-from bascule.launch import venv
 from bascule.launch.plan import digest
+from bascule.launch.runtime import RUNTIMES
+from bascule.launch.venv import TERM_GRACE, label_of, rank_name
 from bascule.remote.connect import Runners
 from bascule.remote.runner import Result
 
@@ -39,45 +40,58 @@ async def start(plan: LaunchPlan, generation: str, nodes: Mapping[str, Node], ru
 
 def rank_name_of(plan: LaunchPlan, generation: str, rank: RankPlan) -> str:
     """The name under which a rank is found on its node."""
-    return venv.rank_name(plan.service, generation, rank.rank)
+    return rank_name(plan.service, generation, rank.rank)
 
 
 async def find(nodes: Iterable[Node], runners: Runners, service: str = "") -> list[RankState]:
     """All ranks on these nodes; two nodes that share a machine and a run folder see each rank once."""
-    per_node = await asyncio.gather(*(venv.find(runners[node.name], node, service) for node in nodes))
+    per_node = await asyncio.gather(*(_find_on(node, runners, service) for node in nodes))
     unique = {(state.node, state.service, state.generation, state.rank): state for one in per_node for state in one}
     return sorted(unique.values(), key=lambda state: (state.service, state.generation, state.rank))
 
 
-async def stop(
-    nodes: Sequence[Node], runners: Runners, service: str, *, grace: int = venv.TERM_GRACE
-) -> list[RankState]:
+async def stop(nodes: Sequence[Node], runners: Runners, service: str, *, grace: int = TERM_GRACE) -> list[RankState]:
     """End every rank of a service on these nodes, with all they started; gives back those that were alive."""
 
     async def on(node: Node) -> list[RankState]:
-        found = await venv.find(runners[node.name], node, service)
-        await venv.stop(runners[node.name], node, [_name(state) for state in found if state.alive], grace)
-        return [state for state in found if state.alive]
+        alive = [state for state in await _find_on(node, runners, service) if state.alive]
+        for kind, runtime in RUNTIMES.items():
+            await runtime.stop(runners[node.name], node, _names(alive, kind), grace)
+        return alive
 
     stopped = await asyncio.gather(*(on(node) for node in nodes))
-    unique = {_name(state): state for one in stopped for state in one}
-    return list(unique.values())
+    return list({name_of(state): state for one in stopped for state in one}.values())
 
 
 async def clear(nodes: Sequence[Node], runners: Runners, service: str) -> None:
-    """Remove the run folders of ranks of a service that have ended."""
+    """Remove what ranks of a service that have ended left on these nodes."""
 
     async def on(node: Node) -> None:
-        found = await venv.find(runners[node.name], node, service)
-        await venv.remove(runners[node.name], node, [_name(state) for state in found if not state.alive])
+        ended = [state for state in await _find_on(node, runners, service) if not state.alive]
+        for kind, runtime in RUNTIMES.items():
+            await runtime.remove(runners[node.name], node, _names(ended, kind))
 
     await asyncio.gather(*(on(node) for node in nodes))
+
+
+def name_of(state: RankState) -> str:
+    """The name of a rank that was found."""
+    return rank_name(state.service, state.generation, state.rank)
+
+
+async def _find_on(node: Node, runners: Runners, service: str) -> list[RankState]:
+    found = await asyncio.gather(*(runtime.find(runners[node.name], node, service) for runtime in RUNTIMES.values()))
+    return [state for one in found for state in one]
+
+
+def _names(states: Sequence[RankState], kind: str) -> list[str]:
+    return [name_of(state) for state in states if state.runtime == kind]
 
 
 async def _start_one(
     plan: LaunchPlan, rank: RankPlan, generation: str, nodes: Mapping[str, Node], runners: Runners
 ) -> Result:
-    label = venv.label_of(
+    label = label_of(
         plan.service,
         generation,
         rank,
@@ -90,8 +104,8 @@ async def _start_one(
         artefact=plan.candidate.artefact.ref,
         changes=to_plain(plan.candidate.changes),
     )
-    root, name = venv.root_of(nodes[rank.node]), rank_name_of(plan, generation, rank)
-    return await venv.start(runners[rank.node], root, name, rank, label)
+    name, runtime = rank_name_of(plan, generation, rank), RUNTIMES[plan.candidate.artefact.kind]
+    return await runtime.start(runners[rank.node], nodes[rank.node], name, rank, label)
 
 
 def _not_started(rank: RankPlan, result: Result) -> Finding:
@@ -107,7 +121,3 @@ def _not_started(rank: RankPlan, result: Result) -> Finding:
 
 def _evidence(rank: RankPlan, source: str, excerpt: str) -> Evidence:
     return Evidence(rank.node, source, datetime.now(UTC), excerpt)
-
-
-def _name(state: RankState) -> str:
-    return venv.rank_name(state.service, state.generation, state.rank)

@@ -42,37 +42,36 @@ def start_script(root: str, name: str, plan: RankPlan, label: Mapping[str, str])
     return f"set -eu; umask 077\nstart() {{\n{lines}}}\nstart\n"
 
 
-async def start(runner: Runner, root: str, name: str, plan: RankPlan, label: Mapping[str, str]) -> Result:
-    """Start one rank; a Result that is not ok says in its complaint why nothing was started."""
-    return await runner.run(("sh", "-s"), stdin=start_script(root, name, plan, label), within=20)
+class VenvRuntime:
+    """Detached process groups, each with a run folder."""
 
+    async def start(self, runner: Runner, node: Node, name: str, plan: RankPlan, label: Mapping[str, str]) -> Result:
+        """See Runtime.start."""
+        return await runner.run(("sh", "-s"), stdin=start_script(root_of(node), name, plan, label), within=20)
 
-async def observe(runner: Runner, root: str, offsets: Mapping[str, int]) -> list[Glimpse]:
-    """One look at ranks of a node; offsets are bytes of the log already read, by the rank's name."""
-    words = [word for name, offset in offsets.items() for word in (name, str(offset))]
-    result = await _call(runner, "observe", root, *words)
-    return parse_glimpses(result.stdout)
+    async def observe(self, runner: Runner, node: Node, cursors: Mapping[str, str]) -> list[Glimpse]:
+        """See Runtime.observe; a cursor is the number of bytes of the log already read."""
+        words = [word for name, cursor in cursors.items() for word in (name, cursor or "0")]
+        result = await _call(runner, "observe", root_of(node), *words)
+        return parse_glimpses(result.stdout, cursors)
 
+    async def find(self, runner: Runner, node: Node, service: str = "") -> list[RankState]:
+        """See Runtime.find; from the labels in the run folders."""
+        result = await _call(runner, "list", root_of(node), service)
+        return parse_states(result.text, node.name)
 
-async def find(runner: Runner, node: Node, service: str = "") -> list[RankState]:
-    """The ranks of a service on a node, or of all services, from their labels."""
-    result = await _call(runner, "list", root_of(node), service)
-    return parse_states(result.text, node.name)
+    async def stop(self, runner: Runner, node: Node, names: Sequence[str], grace: int) -> None:
+        """See Runtime.stop; also ends what the ranks started."""
+        if not names:
+            return
+        result = await _call(runner, "stop", root_of(node), str(grace), *names, within=grace + 25)
+        if not result.ok:
+            raise NodeTrouble("not-stopped", f"a rank on {node.name} did not end", seen=result.complaint)
 
-
-async def stop(runner: Runner, node: Node, names: Sequence[str], grace: int = TERM_GRACE) -> None:
-    """End ranks and everything they started. Raises NodeTrouble when something is left."""
-    if not names:
-        return
-    result = await _call(runner, "stop", root_of(node), str(grace), *names, within=grace + 25)
-    if not result.ok:
-        raise NodeTrouble("not-stopped", f"a rank on {node.name} did not end", seen=result.complaint)
-
-
-async def remove(runner: Runner, node: Node, names: Sequence[str]) -> None:
-    """Remove the run folders of ranks that have ended."""
-    if names:
-        await _call(runner, "remove", root_of(node), *names)
+    async def remove(self, runner: Runner, node: Node, names: Sequence[str]) -> None:
+        """See Runtime.remove; the run folders."""
+        if names:
+            await _call(runner, "remove", root_of(node), *names)
 
 
 def root_of(node: Node) -> str:
@@ -83,14 +82,15 @@ def root_of(node: Node) -> str:
     return node.facts.run_dir
 
 
-def parse_glimpses(out: bytes) -> list[Glimpse]:
+def parse_glimpses(out: bytes, cursors: Mapping[str, str]) -> list[Glimpse]:
     """Blocks of `=== NAME ALIVE EXIT BYTES`, then so many bytes of log and a newline."""
     glimpses = []
     while out.startswith(b"=== "):
         head, _, rest = out.partition(b"\n")
         name, alive, code, size = head.decode().split()[1:]
         gained, out = rest[: int(size)], rest[int(size) + 1 :]
-        glimpses.append(Glimpse(name, alive == "1", int(code) if code != "-" else None, gained))
+        cursor = str(int(cursors.get(name) or "0") + len(gained))
+        glimpses.append(Glimpse(name, alive == "1", int(code) if code != "-" else None, gained, cursor))
     return glimpses
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bascule.core.nouns import Node, RankState
 from bascule.launch import start as ranks
-from bascule.launch import venv
+from bascule.launch.runtime import RUNTIMES
 from bascule.operate.services import Service, reach
 from bascule.remote.connect import Runners
 
@@ -29,7 +29,7 @@ class _Cursor:
     state: RankState
     node: Node
     name: str
-    offset: int = 0
+    at: str = ""  # where the log was left
     rest: bytes = b""
 
 
@@ -58,7 +58,7 @@ async def _cursors(service: Service, nodes: list[Node], runners: Runners) -> lis
     cursors: dict[str, _Cursor] = {}
     for node, found in per_node:
         for state in found:
-            name = venv.rank_name(state.service, state.generation, state.rank)
+            name = ranks.name_of(state)
             if newest and state.generation == newest[1]:
                 cursors.setdefault(f"{state.node} {name}", _Cursor(state, node, name))
     return list(cursors.values())
@@ -68,10 +68,10 @@ async def _look(cursors: list[_Cursor], runners: Runners) -> tuple[list[Line], b
     gained: list[Line] = []
     alive = False
     for cursor in cursors:
-        root = venv.root_of(cursor.node)
-        for glimpse in await venv.observe(runners[cursor.node.name], root, {cursor.name: cursor.offset}):
+        runtime = RUNTIMES[cursor.state.runtime]
+        for glimpse in await runtime.observe(runners[cursor.node.name], cursor.node, {cursor.name: cursor.at}):
             alive = alive or glimpse.alive
-            cursor.offset += len(glimpse.gained)
+            cursor.at = glimpse.cursor
             *whole, cursor.rest = (cursor.rest + glimpse.gained).split(b"\n")
             gained += [Line(cursor.state.rank, cursor.state.node, raw.decode(errors="replace")) for raw in whole]
     return gained, alive

@@ -84,7 +84,8 @@ class CandidateSpec(_Part):
 
     name: Title | None = None
     engine: str
-    venv: Text
+    venv: Text | None = None
+    image: Text | None = None
     model: Text | None = None
     nodes: list[str] | None = None
     tensor_parallel: Annotated[int, Field(ge=1)] | None = None
@@ -99,6 +100,12 @@ class CandidateSpec(_Part):
         if engine not in ENGINES:
             raise ValueError(f"engine `{engine}` is not known; there are {', '.join(ENGINES)}")
         return engine
+
+    @model_validator(mode="after")
+    def _one_artefact(self) -> Self:
+        if (self.venv is None) == (self.image is None):
+            raise ValueError("a candidate has either `venv` or `image`")
+        return self
 
 
 class Recipe(_Part):

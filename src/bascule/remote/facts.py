@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bascule.core.nouns import Address, Node, NodeFacts
+from bascule.remote.docker import parse_docker
 from bascule.remote.runner import Runner
 
 SECTION = "=== "
@@ -32,6 +33,14 @@ echo "=== machine_id"; cat /proc/sys/kernel/random/boot_id; readlink /proc/self/
 echo "=== gpus"
 if command -v nvidia-smi >/dev/null 2>&1; then nvidia-smi --query-gpu=name --format=csv,noheader 2>&1
 else echo none; fi
+echo "=== infiniband"; if [ -d /dev/infiniband ]; then echo yes; else echo no; fi
+echo "=== docker"
+for tool in docker "sudo -n docker" podman; do
+  command -v "${tool%% *}" >/dev/null 2>&1 || { echo "no $tool: not installed"; continue; }
+  if told=$(timeout 10 $tool info --format '{{json .}}' 2>&1) && case "$told" in "{"*) ;; *) false ;; esac; then
+    echo "ok $tool"; echo "$told"; break
+  else echo "no $tool: $(echo "$told" | tail -n 1)"; fi
+done
 echo "=== addresses"
 if command -v ip >/dev/null 2>&1; then ip -o -4 addr show
 elif command -v python3 >/dev/null 2>&1; then python3 - <<'PY'
@@ -150,5 +159,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {  # field -> section an
     "run_dir_free_bytes": ("run_dir_free", _disk_free),
     "machine_id": ("machine_id", _word),
     "gpus": ("gpus", _gpus),
+    "infiniband": ("infiniband", lambda text: _word(text) == "yes"),
+    "docker": ("docker", parse_docker),
     "addresses": ("addresses", _addresses),
 }

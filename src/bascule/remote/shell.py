@@ -51,8 +51,8 @@ def exports(env: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
 
 
-def here_document(path: str, text: str) -> str:
-    """Lines that write text to a file, whatever it contains.
+def here_document(path: str, text: str, folder: str = "") -> str:
+    """Lines that write text to a file, whatever it contains; `folder` is a shell variable that holds the way to it.
 
     No line begins with the first letter of the end mark: behind such a beginning dash 0.5.12 loses a byte of a
     character that is no ASCII.
@@ -62,4 +62,5 @@ def here_document(path: str, text: str) -> str:
     while end in text:
         end += "_"
     newline = "" if text.endswith("\n") else "\n"
-    return f"cat > {shlex.quote(path)} <<'{end}'\n{text}{newline}{end}\n"
+    place = f'"${folder}"/{shlex.quote(path)}' if folder else shlex.quote(path)
+    return f"cat > {place} <<'{end}'\n{text}{newline}{end}\n"

@@ -21,8 +21,8 @@ PATIENCE = 60.0  # seconds a node may be out of reach before the run is given up
 LAST_WORDS = 3.0  # seconds to wait for the other ranks' logs after one died
 
 
-# Given a node and the bytes already read of each rank's log, one look at the ranks there.
-Look = Callable[[str, Mapping[str, int]], Awaitable[list[Glimpse]]]
+# Given a node and where each rank's log was left, one look at the ranks there.
+Look = Callable[[str, Mapping[str, str]], Awaitable[list[Glimpse]]]
 
 
 @dataclass
@@ -35,7 +35,8 @@ class Rank:
     progress: Progress
     alive: bool = True
     exit_code: int | None = None
-    offset: int = 0
+    cursor: str = ""
+    out_of_memory: bool = False
     rest: bytes = b""
 
 
@@ -92,9 +93,9 @@ class Follower:
         self.on_look(self.ranks)
 
     async def _look_at(self, node: str, ranks: list[Rank]) -> None:
-        offsets = {rank.name: rank.offset for rank in ranks}
+        cursors = {rank.name: rank.cursor for rank in ranks}
         try:
-            by_name = {glimpse.name: glimpse for glimpse in await self.look_at(node, offsets)}
+            by_name = {glimpse.name: glimpse for glimpse in await self.look_at(node, cursors)}
         except NodeUnreachable:
             since = self.lost_since.setdefault(node, time.monotonic())
             if time.monotonic() - since > PATIENCE:
@@ -104,7 +105,8 @@ class Follower:
         for rank in ranks:
             if glimpse := by_name.get(rank.name):
                 ended = rank.alive and not glimpse.alive
-                rank.alive, rank.exit_code = glimpse.alive, glimpse.exit_code
+                rank.alive, rank.exit_code, rank.cursor = glimpse.alive, glimpse.exit_code, glimpse.cursor
+                rank.out_of_memory = glimpse.out_of_memory
                 self._take(rank, glimpse.gained)
                 if ended:
                     self.on_end(rank)
@@ -112,7 +114,6 @@ class Follower:
     def _take(self, rank: Rank, gained: bytes) -> None:
         if not gained:
             return
-        rank.offset += len(gained)
         with (self.folder / f"rank{rank.number}.log").open("ab") as log:
             log.write(gained)
         *whole, rank.rest = (rank.rest + gained).replace(b"\r", b"\n").split(b"\n")
@@ -156,4 +157,6 @@ class Follower:
 
 def how_it_ended(rank: Rank) -> str:
     """In words: its exit status, or that nobody could record one."""
+    if rank.out_of_memory:
+        return "by the kernel: out of memory"
     return f"with status {rank.exit_code}" if rank.exit_code is not None else "without leaving a status (killed)"

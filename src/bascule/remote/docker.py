@@ -1,0 +1,156 @@
+"""Docker's and podman's words: pure builders of command lines, and parsers of what they print as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bascule.core.nouns import DockerFacts, Glimpse, NodeFacts, RankPlan, RankState
+
+PREFIX = "bascule"  # of names and labels
+FOLDER = "/run/bascule"  # in the container: files of the rank
+SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash", "/usr/bin/sh")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # uname -m -> as images name it
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """What an image says of itself on one node."""
+
+    id: str
+    arch: str
+    layers: tuple[str, ...]  # diff ids, bottom first
+    entrypoint: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_docker(text: str) -> DockerFacts:
+    """The section `docker` of the facts: lines `no TOOL: why`, then `ok TOOL` and the JSON of its info."""
+    for line, following in zip(text.splitlines(), [*text.splitlines()[1:], ""], strict=True):
+        if line.startswith("ok "):
+            return _engine(tuple(line.removeprefix("ok ").split()), json.loads(following))
+    raise ValueError("; ".join(line.removeprefix("no ") for line in text.splitlines()) or "nothing was printed")
+
+
+def run_words(plan: RankPlan, name: str, image: str, facts: NodeFacts, label: Mapping[str, str]) -> tuple[str, ...]:
+    """`docker create` of a rank without its command: host network, no restart policy, never privileged."""
+    options = [
+        ("--name", f"{PREFIX}.{name}"),
+        ("--network", "host"),
+        ("--ipc", "host"),
+        ("--ulimit", "memlock=-1"),
+        ("--cap-add", "IPC_LOCK"),
+        ("--restart", "no"),
+        ("--log-driver", "json-file"),
+        ("--log-opt", "max-size=64m"),
+        ("--log-opt", "max-file=4"),
+        *(("--device", "/dev/infiniband") for _ in range(bool(facts.infiniband))),
+        *(("--gpus", "all") for _ in range(bool(facts.gpus))),
+        *(("--volume", f"{path}:{path}:ro") for path in plan.mounts),
+        *(("--label", f"{PREFIX}.{key}={value}") for key, value in label.items()),
+        *(("--env", f"{key}={value}") for key, value in plan.env.items()),
+    ]
+    return ("create", *(word for option in options for word in option), image)
+
+
+def command_words(entrypoint: Sequence[str], argv: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """How to start the engine in an image so that it is the first process: an entrypoint to set or None, and a command.
+
+    A wrapper (a script that ends in `exec "$@"`, such as nvidia_entrypoint.sh) is kept, since it prepares the
+    environment; a shell, or an entrypoint that is the engine itself, is replaced by the engine's whole command line.
+    """
+    if entrypoint and _is_wrapper(entrypoint):
+        return None, tuple(argv)
+    return argv[0], tuple(argv[1:])
+
+
+def parse_image(text: str) -> ImageFacts:
+    """The answer of `docker image inspect`. ValueError when it is none."""
+    found = json.loads(text)[0]
+    config = found.get("Config") or {}
+    env = dict(pair.split("=", 1) for pair in config.get("Env") or [] if "=" in pair)
+    layers = tuple((found.get("RootFS") or {}).get("Layers") or ())
+    return ImageFacts(found["Id"], found.get("Architecture", ""), layers, tuple(config.get("Entrypoint") or ()), env)
+
+
+def parse_states(text: str, node: str) -> list[RankState]:
+    """The answer of `docker inspect` of containers with our labels."""
+    return [_state(found, node) for found in json.loads(text or "[]")]
+
+
+def parse_glimpses(out: bytes) -> list[Glimpse]:
+    """Blocks of `=== NAME STATUS EXIT OOM BYTES` and so many bytes of timestamped log, then a newline.
+
+    The cursor is the time of the newest whole line; `docker logs --since` gives that line once more.
+    """
+    glimpses = []
+    while out.startswith(b"=== "):
+        head, _, rest = out.partition(b"\n")
+        name, status, code, oom, cursor, size = head.decode().split()[1:]
+        told, out = rest[: int(size)], rest[int(size) + 1 :]
+        gained, newest = _new_lines(told, "" if cursor == "-" else cursor)
+        alive = status in ("running", "paused", "restarting", "created")
+        exit_code = int(code) if not alive and code.lstrip("-").isdigit() and status != "missing" else None
+        glimpses.append(Glimpse(name, alive, exit_code, gained, newest, oom == "true"))
+    return glimpses
+
+
+def image_arch(machine: str) -> str:
+    """What images call the architecture that `uname -m` prints."""
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def _engine(command: tuple[str, ...], info: Mapping[str, Any]) -> DockerFacts:
+    if "host" in info and "store" in info:  # podman
+        host, store = info["host"], info["store"]
+        version = str((info.get("version") or {}).get("Version", ""))
+        return DockerFacts(command, version, store.get("graphDriverName", ""), store.get("graphRoot", ""), host["arch"])
+    if errors := info.get("ServerErrors"):
+        raise ValueError(f"{' '.join(command)}: {errors[0]}")
+    pairs = dict(pair for pair in info.get("DriverStatus") or [] if len(pair) == 2)
+    store = "containerd" if "io.containerd.snapshotter" in str(pairs.get("driver-type", "")) else info.get("Driver", "")
+    arch = image_arch(info.get("Architecture", ""))
+    return DockerFacts(command, info.get("ServerVersion", ""), store, info.get("DockerRootDir", ""), arch)
+
+
+def _is_wrapper(entrypoint: Sequence[str]) -> bool:
+    program = entrypoint[0]
+    return len(entrypoint) == 1 and program not in SHELLS and bool(re.search(r"entry_?point[^/]*(\.sh)?$", program))
+
+
+def _state(found: Mapping[str, Any], node: str) -> RankState:
+    labels = {
+        key.removeprefix(f"{PREFIX}."): value
+        for key, value in (found["Config"].get("Labels") or {}).items()
+        if key.startswith(f"{PREFIX}.")
+    }
+    state = found["State"]
+    alive = state.get("Status") in ("running", "paused", "restarting")
+    began = labels.get("started_at", "")
+    return RankState(
+        labels.get("service", ""),
+        labels.get("generation", ""),
+        int(labels.get("rank", -1)),
+        labels.get("node", node),
+        alive,
+        None if alive else state.get("ExitCode"),
+        state.get("Pid") or None,
+        float(began) if began else None,
+        labels,
+        "image",
+    )
+
+
+def _new_lines(told: bytes, cursor: str) -> tuple[bytes, str]:
+    gained: list[bytes] = []
+    whole, _, _ = told.rpartition(b"\n")
+    for line in whole.split(b"\n") if whole else []:
+        stamp, _, text = line.partition(b" ")
+        at = stamp.decode(errors="replace")
+        if at > cursor:
+            cursor = at
+            gained.append(text)
+    return b"".join(text + b"\n" for text in gained), cursor
