@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bascule.core.layout import nodes_of
-from bascule.core.nouns import Attempt, Candidate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
+from bascule.core.nouns import Attempt, Candidate, Fate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
 from bascule.core.plain import setting_from_plain
-from bascule.distribute import present
+from bascule.distribute import image, present
 from bascule.engines.catalogue import ENGINES
 from bascule.journal import Journal
 from bascule.launch import start as ranks
@@ -102,7 +102,12 @@ class Bound:
 
     async def distribute(self, candidate: Candidate) -> Finding:
         """Every node of the candidate must hold it and the model."""
-        return await present.check(candidate, nodes_of(candidate, list(self.nodes.values())), self.runners)
+        nodes = nodes_of(candidate, list(self.nodes.values()))
+        if candidate.artefact.kind == "image":
+            finding = await image.check(candidate, nodes, self.runners)
+            if finding.fate is not Fate.OK:
+                return finding
+        return await present.check(candidate, nodes, self.runners)
 
     async def launch(self, candidate: Candidate) -> Finding:
         """Start all ranks."""

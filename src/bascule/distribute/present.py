@@ -63,7 +63,8 @@ def compare(candidate: Candidate, holdings: Sequence[Holding], at: datetime) -> 
 
 
 async def _holding(candidate: Candidate, node: Node, runners: Runners) -> Holding:
-    words = ("sh", "-s", "--", candidate.artefact.ref, candidate.model)
+    path = candidate.artefact.ref if candidate.artefact.kind == "venv" else "/"  # images are looked at by image.py
+    words = ("sh", "-s", "--", path, candidate.model)
     result = await runners[node.name].run(words, stdin=_SCRIPT, within=WITHIN)
     first, *rest = result.text.splitlines() or [""]
     trouble = "" if result.ok else (f"it took more than {WITHIN} s" if result.timed_out else result.complaint)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from bascule.errors import RecipeError
-from bascule.lab import hosts
+from bascule.lab import hosts, images
 from bascule.lab.spec import MOST_HOSTS, NETWORKS, Host, Lab
 from bascule.show.plain import out, print_json
 
@@ -101,6 +102,27 @@ def execute(host: str, *words: Annotated[str, Parameter(allow_leading_hyphen=Tru
     """
     command = hosts.inside(_host(lab, host), words or ("sh",))
     os.execvp(command[0], command)
+
+
+@app.command
+def image(environment: Path, tag: str, *, host: str = "h1", lab: Name = hosts.DEFAULT) -> int:
+    """Build an engine image on a host, from a Python environment here: Debian, torch, the engine.
+
+    Parameters
+    ----------
+    environment
+        The environment, as .engines/vllm-0.32.0.
+    tag
+        The image's name.
+    host
+        Where to build it.
+    lab
+        The lab's name.
+    """
+    found = hosts.find(lab)
+    base = images.base_layer(found.folder.parent.parent / "lab-cache")
+    images.build(_host(lab, host), found.host_folder(_host(lab, host)), environment, tag, base)
+    return 0
 
 
 @app.command
