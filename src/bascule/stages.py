@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from bascule.core.layout import nodes_of
-from bascule.core.nouns import Attempt, Candidate, Fate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
+from bascule.core.nouns import Attempt, Candidate, Endpoint, Fate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
 from bascule.core.plain import setting_from_plain
 from bascule.distribute import image, present
 from bascule.engines.catalogue import ENGINES
@@ -23,6 +24,7 @@ from bascule.pivot import Stage
 from bascule.preflight.gather import preflight
 from bascule.probe.gather import probe
 from bascule.remote.connect import Runners
+from bascule.remote.tunnel import tunnel
 from bascule.verify.run import verify
 from bascule.watch.follow import Follower, Rank, how_it_ended
 
@@ -138,15 +140,23 @@ class Bound:
             await asyncio.gather(asking, watching, return_exceptions=True)
 
     async def _ask(self) -> Finding:
-        plan = self._current
-        return await verify(
-            plan.endpoint,
-            plan.ranks[0].node,
-            thinks=self.model.thinks,
-            context=self.wanted.context,
-            seed=self.run,
-            folder=self._evidence(),
-        )
+        async with self.door() as endpoint:
+            return await verify(
+                endpoint,
+                self._current.ranks[0].node,
+                thinks=self.model.thinks,
+                context=self.wanted.context,
+                seed=self.run,
+                folder=self._evidence(),
+            )
+
+    @asynccontextmanager
+    async def door(self) -> AsyncIterator[Endpoint]:
+        """The endpoint as it can be reached from here: straight on this machine, else through ssh to the head."""
+        endpoint, head = self._current.endpoint, self.nodes[self._current.ranks[0].node]
+        place = urlsplit(endpoint.url)
+        async with tunnel(head, place.hostname or "", place.port or self.wanted.port) as socket:
+            yield replace(endpoint, socket=socket)
 
     async def clear_away(self, candidate: Candidate) -> None:
         """Stop whatever this attempt started; the logs are in the evidence folder already."""

@@ -111,7 +111,8 @@ async def _serve(request: Request, journal: Journal, run: int, on_look: Callable
 
 async def _conclude(verdict: Verdict, attempts: Sequence[Attempt], stages: Bound, note: Callable[..., None]) -> int:
     if isinstance(verdict, Serve) and stages.plan:
-        speed = await quick(stages.plan.endpoint, context=stages.wanted.context)
+        async with stages.door() as endpoint:
+            speed = await quick(endpoint, context=stages.wanted.context)
         note("speed", speed=speed)
         note("served", candidate=verdict.candidate, endpoint=stages.plan.endpoint, because=verdict.because)
         return SERVING

@@ -28,7 +28,7 @@ async def quick(endpoint: Endpoint, *, context: int | None, rounds: int = ROUNDS
     ttfts, rates, count = [], [], 0
     for _ in range(rounds):
         try:
-            answer = await ask(endpoint.url, endpoint.model, QUESTION, max_tokens=tokens)
+            answer = await ask(endpoint.url, endpoint.model, QUESTION, max_tokens=tokens, socket=endpoint.socket)
         except CompletionFailed:
             return None
         count = answer.completion_tokens or 0

@@ -187,6 +187,7 @@ class NodeFacts:
     gpus: tuple[str, ...] | None = None  # names; () = none there
     infiniband: bool | None = None  # /dev/infiniband is there
     docker: DockerFacts | None = None  # None: unknown says why
+    memlock: bool | None = None  # dockerd may let containers lock all memory
     machine_id: str | None = None  # equal for two nodes of one machine
     unknown: Mapping[str, str] = field(default_factory=dict)
 
@@ -241,6 +242,7 @@ class Endpoint:
     url: str  # http://address:port/v1
     model: str
     health: str  # path, e.g. /health
+    socket: str | None = None  # a Unix socket here that leads there, where the address can't be reached from here
 
 
 @dataclass(frozen=True, slots=True)

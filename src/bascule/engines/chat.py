@@ -39,8 +39,13 @@ class CompletionFailed(Exception):
         self.seen = seen
 
 
-async def ask(url: str, model: str, question: str, *, max_tokens: int, within: float = 600) -> Answer:
-    """Ask one question at temperature 0 and read the stream to its end. Raises CompletionFailed."""
+async def ask(
+    url: str, model: str, question: str, *, max_tokens: int, within: float = 600, socket: str | None = None
+) -> Answer:
+    """Ask one question at temperature 0 and read the stream to its end. Raises CompletionFailed.
+
+    socket: the path of a Unix socket that leads to the url's host and port, where they can't be reached from here.
+    """
     body = {
         "model": model,
         "messages": [{"role": "user", "content": question}],
@@ -51,8 +56,9 @@ async def ask(url: str, model: str, question: str, *, max_tokens: int, within: f
     }
     answer, began = Answer(), time.monotonic()
     timeout = httpx2.Timeout(within, connect=CONNECT, read=min(within, BETWEEN_CHUNKS))
+    transport = httpx2.AsyncHTTPTransport(uds=socket) if socket else None
     try:
-        async with httpx2.AsyncClient(timeout=timeout, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=timeout, trust_env=False, transport=transport) as client:
             async for data in _events(client, f"{url}/chat/completions", body):
                 answer.raw.append(data)
                 _take(answer, _object(data), time.monotonic() - began)

@@ -109,7 +109,7 @@ async def _start_one(
 
 
 def _not_started(rank: RankPlan, result: Result) -> Finding:
-    complaint = result.complaint
+    complaint = " ".join(result.stderr.decode(errors="replace").split())[-400:] or result.complaint
     seen = (_evidence(rank, "sh -s", complaint),)
     if _NO_SPACE.search(result.stderr.decode(errors="replace")):
         says = f"the disk under the run folder of {rank.node} is full"

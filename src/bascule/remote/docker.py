@@ -41,7 +41,7 @@ def run_words(plan: RankPlan, name: str, image: str, facts: NodeFacts, label: Ma
         ("--name", f"{PREFIX}.{name}"),
         ("--network", "host"),
         ("--ipc", "host"),
-        ("--ulimit", "memlock=-1"),
+        *(("--ulimit", "memlock=-1") for _ in range(facts.memlock is not False)),  # refused where dockerd may not
         ("--cap-add", "IPC_LOCK"),
         ("--restart", "no"),
         ("--log-driver", "json-file"),

@@ -41,6 +41,8 @@ for tool in docker "sudo -n docker" podman; do
     echo "ok $tool"; echo "$told"; break
   else echo "no $tool: $(echo "$told" | tail -n 1)"; fi
 done
+echo "=== memlock"
+pid=$(cat /run/docker.pid 2>/dev/null) && grep -hE '^(CapEff|Max locked)' "/proc/$pid/status" "/proc/$pid/limits"
 echo "=== addresses"
 if command -v ip >/dev/null 2>&1; then ip -o -4 addr show
 elif command -v python3 >/dev/null 2>&1; then python3 - <<'PY'
@@ -137,6 +139,17 @@ def _gpus(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
+def _memlock(text: str) -> bool:
+    """From CapEff and `Max locked memory` of dockerd: whether it may lift the limit (CAP_SYS_RESOURCE is bit 24)."""
+    for line in _word(text).splitlines():
+        words = line.split()
+        if words[0] == "CapEff:" and int(words[1], 16) >> 24 & 1:
+            return True
+        if words[:3] == ["Max", "locked", "memory"] and words[4] == "unlimited":
+            return True
+    return False
+
+
 def _addresses(text: str) -> tuple[Address, ...]:
     """Lines of `ip -o -4 addr show`: index, interface, inet, address/prefix, …"""
     rows = [line.split() for line in _word(text).splitlines()]
@@ -161,5 +174,6 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {  # field -> section an
     "gpus": ("gpus", _gpus),
     "infiniband": ("infiniband", lambda text: _word(text) == "yes"),
     "docker": ("docker", parse_docker),
+    "memlock": ("memlock", _memlock),
     "addresses": ("addresses", _addresses),
 }

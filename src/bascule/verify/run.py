@@ -23,7 +23,7 @@ async def verify(
     evidence: list[Evidence] = []
     for number, asked in enumerate(sums(seed)):
         try:
-            answer = await ask(endpoint.url, endpoint.model, asked.question, max_tokens=tokens)
+            answer = await ask(endpoint.url, endpoint.model, asked.question, max_tokens=tokens, socket=endpoint.socket)
         except CompletionFailed as failed:
             return _not_answered(asked, failed, endpoint, head)
         (folder / f"answer{number}.sse").write_text("\n".join(answer.raw) + "\n")

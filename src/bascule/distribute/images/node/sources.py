@@ -97,11 +97,12 @@ def _unpack(stream: IO[bytes], spool: Spool) -> tuple[dict[str, str], dict[str, 
     """The archive's files in the spool, by name in it; small ones are kept as they are too."""
     found: dict[str, str] = {}
     small: dict[str, bytes] = {}
+    links: dict[str, str] = {}
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for entry in archive:
             if entry.issym() or entry.islnk():  # a layer that is in the image twice
-                target = os.path.join(os.path.dirname(entry.name), entry.linkname) if entry.issym() else entry.linkname
-                found[entry.name] = found[os.path.normpath(target)]
+                folder = os.path.dirname(entry.name) if entry.issym() else ""
+                links[entry.name] = os.path.normpath(os.path.join(folder, entry.linkname))
             file = archive.extractfile(entry) if entry.isfile() else None
             if file is None:
                 continue
@@ -110,6 +111,7 @@ def _unpack(stream: IO[bytes], spool: Spool) -> tuple[dict[str, str], dict[str, 
                 found[entry.name] = _keep_bytes(small[entry.name], spool)
             else:
                 found[entry.name] = _keep(file, spool)
+    found.update({name: found[target] for name, target in links.items() if target in found})
     return found, small
 
 

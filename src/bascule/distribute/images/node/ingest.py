@@ -1,0 +1,161 @@
+"""Gives blobs to this node's docker: a pull from our registry on 127.0.0.1, or a load without the layers it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO, Optional
+
+from bascule.distribute.images.node.blobs import Blob
+from bascule.distribute.images.node.relay import Relay
+from bascule.distribute.images.node.tarsplit import NodeTrouble
+
+COPY_NAME = "bascule-copy"  # in the name of every temporary reference
+DOCKER_BACK_WITHIN = 60.0  # seconds that a restarting dockerd may take
+TRIES = 3
+_LOST = re.compile(
+    r"cannot connect to the docker daemon|error during connect|unexpected EOF|connection re(fused|set)"
+    r"|context canceled|server is shutting down|daemon is shutting|broken pipe|transport is closing|unavailable"
+    r"|^EOF$|: EOF$|exit status -?\d+$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_DENIED = re.compile(r"permission denied.*docker\.sock", re.IGNORECASE)
+
+
+class Docker:
+    """The docker command of this node; one long call at a time, which can be ended."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self._running: Optional[subprocess.Popen[bytes]] = None
+
+    def ask(self, *words: str) -> str:
+        """What a short command prints. Raises NodeTrouble when it fails."""
+        done = subprocess.run([*self.words, *words], capture_output=True, check=False, timeout=120)
+        if done.returncode:
+            raise trouble_of(done.stderr.decode(errors="replace"), done.returncode)
+        return done.stdout.decode(errors="replace").strip()
+
+    def work(self, *words: str, feed: Optional[Iterator[bytes]] = None) -> str:
+        """What a long command prints; feed goes to its standard input. Raises NodeTrouble when it fails."""
+        pipe, source = subprocess.PIPE, subprocess.DEVNULL if feed is None else subprocess.PIPE
+        wrong: list[NodeTrouble] = []
+        with subprocess.Popen([*self.words, *words], stdin=source, stdout=pipe, stderr=pipe) as process:
+            self._running = process
+            if feed is not None:
+                assert process.stdin
+                stdin, process.stdin = process.stdin, None  # communicate must leave it to the feeder
+                threading.Thread(target=self._feed, args=(process, stdin, feed, wrong), daemon=True).start()
+            out, err = process.communicate()
+            self._running = None
+        if wrong:
+            raise wrong[0]
+        if process.returncode:
+            raise trouble_of(err.decode(errors="replace") or out.decode(errors="replace"), process.returncode)
+        return out.decode(errors="replace")
+
+    def _feed(
+        self, process: "subprocess.Popen[bytes]", stdin: IO[bytes], feed: Iterator[bytes], wrong: list[NodeTrouble]
+    ) -> None:
+        """Write all, or end the process: an input that only closes early might be taken for whole."""
+        try:
+            for data in feed:
+                stdin.write(data)
+        except NodeTrouble as trouble:
+            wrong.append(trouble)
+            process.kill()
+        except OSError:  # docker ended; it says why
+            pass
+        finally:
+            try:
+                stdin.close()
+            except OSError:
+                pass
+
+    def end(self) -> None:
+        """End the long call, if there is one."""
+        process = self._running
+        if process is not None:
+            process.kill()
+
+    def wait_back(self) -> None:
+        """Return once dockerd answers. Raises NodeTrouble when it doesn't within DOCKER_BACK_WITHIN."""
+        until = time.monotonic() + DOCKER_BACK_WITHIN
+        while True:
+            try:
+                self.ask("version", "--format", "{{.Server.Version}}")
+            except NodeTrouble as trouble:
+                if time.monotonic() > until:
+                    raise NodeTrouble("docker-gone", trouble.seen) from trouble
+                time.sleep(0.5)
+            else:
+                return
+
+    def sweep(self) -> None:
+        """Remove temporary references that a killed copy has left."""
+        for line in self.ask("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").splitlines():
+            if re.match(rf"127\.0\.0\.1:\d+/{COPY_NAME}/", line) and not line.endswith(":<none>"):
+                self.work("rmi", line)
+
+
+def pull(docker: Docker, relay: Relay) -> str:
+    """Pull from our registry; gives the temporary reference. What docker has of it already is not asked for again."""
+    ref = f"127.0.0.1:{relay.port}/{COPY_NAME}/{relay.token}:copy"
+    docker.work("pull", "--quiet", ref)
+    return ref
+
+
+def load(docker: Docker, config: bytes, layers: list[Optional[Blob]]) -> str:
+    """Load an archive without the layers that are there (None); gives the image's id.
+
+    The archive is fed while its blobs still come: a wrong digest ends it before its end, and docker keeps nothing.
+    """
+    said = docker.work("load", "--quiet", feed=archive(config, layers))
+    found = re.search(r"sha256:[0-9a-f]{64}", said)
+    if not found:
+        raise NodeTrouble("docker-failed", said.strip())
+    return found[0]
+
+
+def archive(config: bytes, layers: list[Optional[Blob]]) -> Iterator[bytes]:
+    """A docker archive as bytes; layers that are None are named in it but left out."""
+    name = hashlib.sha256(config).hexdigest() + ".json"
+    names = [f"layer-{index}/layer.tar" for index in range(len(layers))]
+    manifest = json.dumps([{"Config": name, "RepoTags": None, "Layers": names}]).encode()
+    for path, data in ((name, config), ("manifest.json", manifest)):
+        yield _header(path, len(data)) + data + _padding(len(data))
+    for path, blob in [(names[index], layer) for index, layer in enumerate(layers)]:
+        if blob is None:
+            continue
+        yield _header(path, blob.size)
+        yield from blob.read()
+        blob.wait_done()
+        yield _padding(blob.size)
+    yield bytes(1024)
+
+
+def trouble_of(said: str, status: int) -> NodeTrouble:
+    """The named trouble in what docker said."""
+    said = said.strip() or f"exit status {status}"
+    for pattern, code in ((_FULL, "disk-full"), (_DENIED, "docker-denied"), (_LOST, "docker-gone")):
+        if pattern.search(said):
+            return NodeTrouble(code, said)
+    return NodeTrouble("docker-failed", said)
+
+
+def _header(path: str, size: int) -> bytes:
+    entry = tarfile.TarInfo(path)
+    entry.size = size
+    entry.mode = 0o644
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % 512)

@@ -1,0 +1,166 @@
+"""One image comes to this node: fetched into the spool, given to docker while it comes, named when it is right."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Optional
+
+from bascule.distribute.images.node.blobs import Blob, Spool
+from bascule.distribute.images.node.fetch import Fetcher, Upstream
+from bascule.distribute.images.node.ingest import TRIES, Docker, load, pull
+from bascule.distribute.images.node.relay import Relay, manifest_of
+from bascule.distribute.images.node.tarsplit import NodeTrouble
+
+TELL_EVERY = 0.5  # seconds
+
+
+class Receiving:
+    """The state of it; `plan` says spool, docker, config, layers, upstreams, method and token."""
+
+    def __init__(self, plan: dict[str, Any], blobs: dict[str, Blob], tell: Callable[[dict[str, Any]], None]) -> None:
+        self.plan = plan
+        self.tell = tell
+        self.spool = Spool(plan["spool"])
+        self.docker = Docker(plan["docker"])
+        self.config = base64.b64decode(plan["config"])
+        self.layers: list[Optional[Blob]] = [
+            blobs[layer["digest"]] if layer and index in plan["missing"] else None
+            for index, layer in enumerate(plan["layers"])
+        ]
+        self.missing = list({blob.digest: blob for blob in self.layers if blob}.values())
+        self.fetcher = Fetcher([Upstream(*each) for each in plan["upstreams"]], self.spool)
+        self.ref = ""  # what docker calls it for now
+        self.phase = "waits"
+        self.trouble: Optional[NodeTrouble] = None
+        self._lock = -1
+
+    def run(self) -> dict[str, Any]:
+        """All of it, but the name. Raises NodeTrouble."""
+        self._take_lock()
+        self.spool.sweep()
+        self.docker.sweep()
+        self.phase = "copies"
+        threading.Thread(target=self._fetch_all, daemon=True).start()
+        threading.Thread(target=self._tell_often, daemon=True).start()
+        try:
+            self._ingest_until_it_works()
+        except NodeTrouble as trouble:
+            told = self.trouble or trouble
+            if told.code == "disk-full":
+                self._forget_parts()
+            raise told from trouble
+        finally:
+            self.phase = ""
+        return {
+            "ref": self.ref,
+            "received": self.fetcher.received,
+            "resumed": self.fetcher.resumed,
+            "from": self.fetcher.source,
+        }
+
+    def finish(self, tag: str) -> None:
+        """Name it, and leave nothing else."""
+        self.docker.ask("tag", self.ref, tag)
+        self._drop_reference()
+        self.spool.remove([blob.digest for blob in self.missing])
+        os.close(self._lock)
+
+    def abandon(self) -> None:
+        """Remove the image that came, and what it came from."""
+        if self.ref.startswith("sha256:"):
+            self.docker.work("rmi", self.ref)
+        else:
+            self._drop_reference()
+        self.spool.remove([blob.digest for blob in self.missing])
+
+    def end(self) -> None:
+        """Stop; what was fetched stays for the next copy."""
+        self.fetcher.stop.set()
+        self.docker.end()
+
+    def _take_lock(self) -> None:
+        """One copy at a time has the spool; another one waits and then finds what it wanted there."""
+        self._lock = os.open(os.path.join(self.spool.folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        told = False
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not told:
+                    self._progress("waits for another copy to this node")
+                told = True
+                time.sleep(0.2)
+            else:
+                return
+
+    def _fetch_all(self) -> None:
+        try:
+            for blob in self.missing:
+                self.fetcher.fetch(blob)
+        except NodeTrouble as trouble:
+            self._stop_for(trouble)
+        except OSError as trouble:
+            self._stop_for(NodeTrouble("spool-failed", str(trouble)))
+
+    def _stop_for(self, trouble: NodeTrouble) -> None:
+        """Readers of what will not come, and docker, which waits for it, are told."""
+        self.trouble = trouble
+        for blob in self.missing:
+            if not blob.done:
+                blob.fail(str(trouble))
+        self.docker.end()
+
+    def _ingest_until_it_works(self) -> None:
+        """Again when dockerd was restarted meanwhile: what is in the spool is not fetched again."""
+        for turn in range(TRIES):
+            try:
+                self.ref = self._ingest()
+            except NodeTrouble as trouble:
+                if self.trouble or trouble.code != "docker-gone" or turn == TRIES - 1:
+                    raise
+                self._progress("waits for docker")
+                self.docker.wait_back()
+            else:
+                return
+
+    def _ingest(self) -> str:
+        if self.plan["method"] == "load":
+            return load(self.docker, self.config, self.layers)
+        digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
+        blob = Blob(digest, len(self.config))
+        blob.fd = os.memfd_create("config")
+        os.write(blob.fd, self.config)
+        blob.grow(blob.size, done=True)
+        listed = [(layer["digest"], layer["size"], layer["media"]) for layer in self.plan["layers"]]
+        served = {each.digest: each for each in [*self.missing, blob]}
+        registry = Relay("127.0.0.1", self.plan["token"], served, manifest_of(self.config, digest, listed)).begin()
+        try:
+            return pull(self.docker, registry)
+        finally:
+            registry.shutdown()
+            registry.server_close()
+
+    def _drop_reference(self) -> None:
+        if not self.ref.startswith("sha256:"):
+            self.docker.work("rmi", self.ref)
+
+    def _forget_parts(self) -> None:
+        """A full disk is given back what this copy took of it."""
+        self.fetcher.stop.set()
+        self.spool.remove([blob.digest for blob in self.missing])
+
+    def _tell_often(self) -> None:
+        while self.phase:
+            whole = all(blob.done for blob in self.missing)
+            self._progress("docker unpacks" if whole else self.phase)
+            time.sleep(TELL_EVERY)
+
+    def _progress(self, phase: str) -> None:
+        done, total = sum(blob.have for blob in self.missing), sum(blob.size for blob in self.missing)
+        self.tell({"phase": phase, "done": done, "total": total, "received": self.fetcher.received})

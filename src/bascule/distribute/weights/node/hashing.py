@@ -1,0 +1,59 @@
+"""Checksums of files, whole or by sampled blocks; hashlib lets other threads run meanwhile."""
+# ruff: noqa: PTH -- file descriptors
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from bascule.distribute.weights.manifest import RANDOM_BLOCKS, Entry, is_sampled, sampled_blocks
+
+BUFFER = 1 << 20
+
+
+def digest(path: str, entry: Entry, verify: str, seed: int, count: int = RANDOM_BLOCKS) -> str:
+    """sha256 of a file, or `sampled:` and that of its sampled blocks. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        if is_sampled(entry, verify):
+            return sampled(fd, entry, seed, count)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        return whole(fd)
+    finally:
+        os.close(fd)
+
+
+def whole(fd: int) -> str:
+    """sha256 of everything behind a descriptor."""
+    total, buffer = hashlib.sha256(), memoryview(bytearray(BUFFER))
+    while got := os.readv(fd, [buffer]):
+        total.update(buffer[:got])
+    return total.hexdigest()
+
+
+def sampled(fd: int, entry: Entry, seed: int, count: int = RANDOM_BLOCKS) -> str:
+    """sha256 over the sampled blocks and where they are."""
+    total = hashlib.sha256()
+    for offset, length in sampled_blocks(entry, seed, count):
+        total.update(offset.to_bytes(8, "big"))
+        total.update(os.pread(fd, length, offset))
+    return f"sampled:{total.hexdigest()}"
+
+
+def forget(path: str) -> None:
+    """Let the kernel drop a file's pages: weights in the page cache compete with the engine for memory."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def settle(path: str) -> None:
+    """Write a file to its disk and drop its pages, so that the next read is one of the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
