@@ -23,6 +23,7 @@ from bascule.launch.runtime import RUNTIMES
 from bascule.pivot import Stage
 from bascule.preflight.gather import preflight
 from bascule.probe.gather import probe
+from bascule.probe.image import probe_image
 from bascule.remote.connect import Runners
 from bascule.remote.tunnel import tunnel
 from bascule.verify.run import verify
@@ -62,8 +63,13 @@ class Bound:
         return attempts
 
     async def _probe(self, candidate: Candidate) -> Finding:
-        node = nodes_of(candidate, list(self.nodes.values()))[0].name
-        return await probe(candidate, self.model, self.runners[node], node, lambda: datetime.now(UTC))
+        nodes = nodes_of(candidate, list(self.nodes.values()))
+        if candidate.artefact.kind == "venv":
+            runner = self.runners[nodes[0].name]
+            return await probe(candidate, self.model, runner, nodes[0].name, lambda: datetime.now(UTC))
+        held, _ = await image.holdings(candidate, [node for node in nodes if node.facts.docker], self.runners)
+        holder = next((node for node in nodes if held.get(node.name)), nodes[0])
+        return await probe_image(candidate, self.model, self.runners[holder.name], holder, lambda: datetime.now(UTC))
 
     async def adopt(self) -> Candidate | None:
         """Take over what runs under this service's name when it is exactly what would be started; else stop it."""

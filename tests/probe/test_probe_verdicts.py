@@ -276,10 +276,10 @@ def test_an_engine_without_a_reader_is_unknown(ask):
     assert (finding.fate, finding.code) == (Fate.UNKNOWN, "probe-undecided")
 
 
-def test_an_image_is_not_read_yet():
+def test_an_image_is_not_read_as_a_folder():
     candidate = Candidate("c", "vllm", Artefact("image", "vllm/vllm-openai@sha256:0"), "/m")
     finding = asyncio.run(probe(candidate, LLAMA, LocalRunner(Node("h1", "local")), "h1", lambda: NOW))
-    assert (finding.fate, "images are not read yet" in finding.says) == (Fate.UNKNOWN, True)
+    assert (finding.fate, "probe_image" in finding.says) == (Fate.UNKNOWN, True)
 
 
 def test_a_dry_run_says_unknown(ask):

@@ -32,11 +32,17 @@ async def _look(question: Question, runner: Runner) -> Opinion:
     ref = candidate.artefact.ref
     reader = READERS.get(candidate.engine)
     if reader is None or candidate.artefact.kind != "venv":
-        why = "images are not read yet" if reader else f"no reader for {candidate.engine} yet"
+        why = "images are read by probe_image" if reader else f"no reader for {candidate.engine} yet"
         return undecided(question, why, (Spot(ref, None, why),))
     view = await open_folder(runner, ref)
     if view is None:
         return missing(question, f"there is no folder {ref}", Spot(ref, None, "no such folder"))
+    return await look_in(view, question)
+
+
+async def look_in(view: FolderView, question: Question) -> Opinion:
+    """The opinion about the engine among these packages. Raises Unreadable."""
+    candidate, reader = question.candidate, READERS[question.candidate.engine]
     package = await installed(view, read_lore(candidate.engine).packages)
     folder = await view.find(reader.folder)
     if package is None and not folder:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from bascule.distribute.weights.ranges import SMALL, Piece, Unit, size_of
+from bascule.distribute.weights.ranges import SMALL, Piece, Unit
 
 TOKEN = 64  # hexadecimal digits
 REQUEST = struct.Struct(">I")  # the number of a unit
@@ -106,59 +106,45 @@ def serve(shelf: Shelf, connection: socket.socket) -> None:
 
 def _send_unit(shelf: Shelf, unit: Unit, connection: socket.socket) -> bool:
     """Exactly the unit's bytes, padded where a file has become shorter; False when one has changed."""
-    if unit[0].offset == 0 and unit[0].length <= SMALL and size_of(unit[:1]) == unit[0].length and len(unit) > 1:
-        return _send_small(shelf, unit, connection)
-    good = True
+    good, kept = True, bytearray()  # small pieces gather there, many to one call of send
     for piece in unit:
-        try:
-            fd = shelf.open(piece.file)
-        except OSError:
-            _pad(connection, piece.length)
-            good = False
-            continue
-        try:
-            rest = piece.length - _send_range(connection, fd, piece)
-            _pad(connection, rest)
-            good = shelf.sent(piece, fd, None) and not rest and good
-        finally:
-            os.close(fd)
-    return good
-
-
-def _send_range(connection: socket.socket, fd: int, piece: Piece) -> int:
-    at, end = piece.offset, piece.offset + piece.length
-    while at < end:
-        gone = os.sendfile(connection.fileno(), fd, at, end - at)
-        if not gone:
-            break
-        at += gone
-    return at - piece.offset
-
-
-def _send_small(shelf: Shelf, unit: Unit, connection: socket.socket) -> bool:
-    """Small pieces, many to one call of send."""
-    good, kept = True, bytearray()
-    for piece in unit:
-        try:
-            fd = shelf.open(piece.file)
-        except OSError:
-            kept += bytes(piece.length)
-            good = False
-            continue
-        try:
-            data = os.pread(fd, piece.length, piece.offset)
-            good = shelf.sent(piece, fd, data) and len(data) == piece.length and good
-        finally:
-            os.close(fd)
-        kept += data.ljust(piece.length, b"\0")
-        if len(kept) >= BUFFER:
+        if piece.length > SMALL or len(kept) >= BUFFER:
             connection.sendall(kept)
             kept.clear()
+        try:
+            fd = shelf.open(piece.file)
+        except OSError:
+            _pad(connection, kept, piece.length)
+            good = False
+            continue
+        try:
+            if piece.length > SMALL:
+                good = _send_range(connection, fd, piece) and shelf.sent(piece, fd, None) and good
+            else:
+                data = os.pread(fd, piece.length, piece.offset)
+                kept += data.ljust(piece.length, b"\0")
+                good = shelf.sent(piece, fd, data) and len(data) == piece.length and good
+        finally:
+            os.close(fd)
     connection.sendall(kept)
     return good
 
 
-def _pad(connection: socket.socket, size: int) -> None:
+def _send_range(connection: socket.socket, fd: int, piece: Piece) -> bool:
+    at, end = piece.offset, piece.offset + piece.length
+    while at < end:
+        gone = os.sendfile(connection.fileno(), fd, at, end - at)
+        if not gone:
+            _pad(connection, bytearray(), end - at)
+            return False
+        at += gone
+    return True
+
+
+def _pad(connection: socket.socket, kept: bytearray, size: int) -> None:
+    """Zeros in place of what can't be read, so that the peer stays in step."""
+    connection.sendall(kept)
+    kept.clear()
     while size:
         connection.sendall(bytes(min(size, BUFFER)))
         size -= min(size, BUFFER)
