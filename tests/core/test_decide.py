@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bascule.core.decide import AGAIN_LIMIT, decide, is_hopeless
@@ -46,25 +46,30 @@ def candidate(name: str, artefact: str = "", settings: tuple[Setting, ...] = ())
 
 # --- properties, over everything that may be found ---
 
+many = settings(max_examples=300, deadline=None)
+
+# Fates and steps that let a run go on come more often than those that end it, or most runs would be short.
+FATES = [Fate.ADJUST, Fate.AGAIN, Fate.HOPELESS, Fate.OK, Fate.UNKNOWN, *Fate]
 findings = st.builds(
     finding,
-    st.sampled_from(Fate),
-    st.sampled_from(START_STEPS),
+    st.sampled_from(FATES),
+    st.sampled_from([*START_STEPS, Step.WATCH, Step.VERIFY]),
     st.sampled_from(CHANGES),
     st.sampled_from(["artefact", "candidate"]),
 )
-probes = st.sampled_from([finding(fate, Step.PROBE) for fate in (Fate.OK, Fate.HOPELESS, Fate.UNKNOWN, Fate.CLUSTER)])
+probes = st.builds(
+    finding,
+    st.sampled_from([Fate.HOPELESS, Fate.OK, Fate.UNKNOWN]),
+    st.just(Step.PROBE),
+    scope=st.sampled_from(["artefact", "candidate"]),
+)
+artefacts = st.sampled_from(["/opt/1", "/opt/2", "/opt/3"])
+settings_of = st.lists(st.sampled_from(CHANGES), max_size=2).map(tuple)
 
 
 @st.composite
 def lists_of_candidates(draw: st.DrawFn) -> list[Candidate]:
-    names = draw(st.lists(st.sampled_from("abcdef"), max_size=5, unique=True))
-    return [
-        candidate(
-            name, draw(st.sampled_from(["/opt/1", "/opt/2", "/opt/3"])), tuple(draw(st.lists(st.sampled_from(CHANGES))))
-        )
-        for name in names
-    ]
+    return [candidate(name, draw(artefacts), draw(settings_of)) for name in "abcd"[: draw(st.integers(0, 4))]]
 
 
 @dataclass
@@ -85,9 +90,12 @@ class Played:
 @st.composite
 def runs(draw: st.DrawFn) -> Played:
     """Decide, and answer every Try with any finding whatever, until the policy ends it."""
-    run = Played(draw(lists_of_candidates()), draw(st.integers(1, 8)))
+    run = Played(draw(lists_of_candidates()), draw(st.integers(1, 10)))
     if draw(st.booleans()):
         run.attempts = [Attempt(one, draw(probes)) for one in run.candidates]
+    if run.candidates and draw(st.booleans()):  # an earlier bascule left one running
+        adopted = draw(st.sampled_from(run.candidates)).changed(draw(st.sampled_from(CHANGES)))
+        run.attempts.append(Attempt(adopted, draw(findings)))
     for _ in range(run.budget + 1):
         verdict = decide(run.candidates, run.attempts, budget=run.budget)
         run.verdicts.append(verdict)
@@ -102,12 +110,14 @@ def is_start(attempt: Attempt) -> bool:
     return attempt.finding.step is not Step.PROBE
 
 
+@many
 @given(runs())
 def test_it_ends_within_the_budget(run: Played) -> None:
     assert len(run.tries()) <= run.budget
     assert isinstance(run.verdicts[-1], Serve | GiveUp)
 
 
+@many
 @given(runs())
 def test_nothing_hopeless_is_started_again(run: Played) -> None:
     for verdict, known in run.tries():
@@ -120,6 +130,7 @@ def test_nothing_hopeless_is_started_again(run: Played) -> None:
                 assert verdict.candidate.name != attempt.candidate.name
 
 
+@many
 @given(runs())
 def test_only_what_has_just_answered_correctly_is_served(run: Played) -> None:
     if isinstance(run.verdicts[-1], Serve):
@@ -128,6 +139,7 @@ def test_only_what_has_just_answered_correctly_is_served(run: Played) -> None:
         assert (last.finding.step, last.finding.fate) == (Step.VERIFY, Fate.OK)
 
 
+@many
 @given(runs(), st.sampled_from([Step.PROBE, *START_STEPS]))
 def test_what_could_not_be_checked_is_never_served(run: Played, step: Step) -> None:
     unverified = [a for a in run.attempts if (a.finding.step, a.finding.fate) != (Step.VERIFY, Fate.OK)]
@@ -136,6 +148,7 @@ def test_what_could_not_be_checked_is_never_served(run: Played, step: Step) -> N
         assert not isinstance(decide(run.candidates, attempts, budget=run.budget), Serve)
 
 
+@many
 @given(runs())
 def test_a_repair_changes_one_setting(run: Played) -> None:
     for verdict, known in run.tries():
@@ -149,12 +162,14 @@ def test_a_repair_changes_one_setting(run: Played) -> None:
             assert verdict.candidate == starts[-1].candidate
 
 
+@many
 @given(runs())
 def test_the_same_start_is_made_at_most_twice(run: Played) -> None:
     made = Counter(repr(verdict.candidate) for verdict, _ in run.tries())
     assert max(made.values(), default=0) <= AGAIN_LIMIT
 
 
+@many
 @given(runs())
 def test_what_no_candidate_can_do_ends_it(run: Played) -> None:
     for at, attempt in enumerate(run.attempts):
@@ -163,6 +178,7 @@ def test_what_no_candidate_can_do_ends_it(run: Played) -> None:
             assert all(at >= len(known) for _, known in run.tries())
 
 
+@many
 @given(runs())
 def test_every_candidate_that_may_work_gets_a_start(run: Played) -> None:
     starts = [attempt for attempt in run.attempts if is_start(attempt)]
@@ -203,6 +219,19 @@ def test_one_change_is_made_at_a_time() -> None:
 def test_a_change_that_did_not_help_is_not_made_twice() -> None:
     again = finding(Fate.ADJUST, change=GLOO)
     assert given_((A, again), (A.changed(GLOO), again)) == Try(B, "not looked into before the start")
+
+
+def test_a_change_that_was_overridden_is_not_made_again() -> None:
+    there, back = Setting("env", "X", "1"), Setting("env", "X", "2")
+    once, twice = A.changed(there), A.changed(there).changed(back)
+    asked = [(A, finding(Fate.ADJUST, change=there)), (once, finding(Fate.ADJUST, change=back))]
+    assert given_(*asked) == Try(twice, "one change: X=2")
+    assert given_(*asked, (twice, asked[0][1])) == Try(B, "not looked into before the start")
+
+
+def test_what_the_probe_condemned_is_not_repaired_when_it_was_left_running() -> None:
+    no, wrong = finding(Fate.HOPELESS, Step.PROBE), finding(Fate.ADJUST, change=GLOO)
+    assert given_((A, no), (A, wrong)) == Try(B, "not looked into before the start")
 
 
 def test_a_transient_failure_gets_one_more_start() -> None:

@@ -17,6 +17,18 @@ from bascule.remote.local import LocalRunner
 
 FACTS = Path(__file__).parents[1] / "facts"
 KIB, GIB = 1024, 1024**3
+FIELDS = [
+    "hostname",
+    "arch",
+    "cores",
+    "memory_bytes",
+    "memory_free_bytes",
+    "run_dir",
+    "run_dir_free_bytes",
+    "machine_id",
+    "gpus",
+    "addresses",
+]
 
 
 def facts_of(name: str) -> NodeFacts:
@@ -24,8 +36,8 @@ def facts_of(name: str) -> NodeFacts:
 
 
 def unknown(facts: NodeFacts) -> dict[str, str]:
-    """What could not be read, apart from the container engine, which has tests of its own."""
-    return {name: why for name, why in facts.unknown.items() if name not in ("docker", "infiniband")}
+    """What could not be read of the fields that these recordings are about."""
+    return {name: why for name, why in facts.unknown.items() if name in FIELDS}
 
 
 def test_a_machine_without_a_gpu() -> None:

@@ -85,7 +85,8 @@ def test_an_interrupt_kills_the_command_and_what_it_started(tmp_path: Path) -> N
         assert all(map(is_alive, started))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task
+            async with asyncio.timeout(5):
+                await task
         await until(lambda: not any(map(is_alive, started)), within=1)
         return started
 

@@ -16,7 +16,7 @@ from bascule.errors import NodeUnreachable
 from bascule.remote.connect import connect
 from bascule.remote.facts import read_facts
 from bascule.remote.runner import AT_ONCE, Result
-from bascule.remote.ssh import SshRunner
+from bascule.remote.ssh import SshRunner, ssh_words
 
 T = TypeVar("T")
 
@@ -90,6 +90,7 @@ def test_a_name_that_does_not_resolve(sshd: Any) -> None:
 def test_a_host_that_looks_like_an_option_is_no_option(sshd: Any) -> None:
     assert "invalid characters" in lost(sshd.node(host=f"-oProxyCommand=touch {sshd.folder}/touched")).seen
     assert not (sshd.folder / "touched").exists()
+    assert ssh_words("-x")[-2:] == ("--", "-x")
 
 
 def test_a_node_that_is_lost_in_the_middle_of_a_command(sshd: Any, tmp_path: Path) -> None:

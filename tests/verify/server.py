@@ -13,10 +13,14 @@ REASONING = "add the ones, then the tens"
 
 
 class Server:
-    """Answers at `url` as `mode` says until the with-block ends; `asked` are the bodies of the requests."""
+    """Answers at `url` as `mode` says until the with-block ends; `asked` are the bodies of the requests.
 
-    def __init__(self, mode: str = "right") -> None:
+    With `recorded` it sends that stream, byte for byte.
+    """
+
+    def __init__(self, mode: str = "right", recorded: bytes = b"") -> None:
         self.mode = mode
+        self.recorded = recorded
         self.asked: list[dict[str, Any]] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"server_of": self}))
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
@@ -74,7 +78,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        if server.mode != "empty stream":
+        if server.recorded:
+            self._send(server.recorded)
+        elif server.mode != "empty stream":
             question = server.asked[-1]["messages"][0]["content"]
             for number, data in enumerate(server.events(question)):
                 if server.mode == "connection cut" and number == 3:

@@ -11,9 +11,11 @@ import pytest
 
 from bascule.core.nouns import Endpoint, Fate, Finding, Step
 from bascule.engines.chat import Answer, CompletionFailed, ask
-from bascule.verify.probes import Sum, right_answer, sums
+from bascule.verify.probes import Sum, no_leaked_tags, right_answer, sums
 from bascule.verify.run import verify
 from verify.server import REASONING, Server
+
+LOGS = Path(__file__).parents[1] / "logs"
 
 
 def check(server: Server, folder: Path, *, thinks: bool = True, context: int | None = None) -> Finding:
@@ -149,6 +151,22 @@ def test_an_answer_is_kept_with_its_times_and_counts() -> None:
     assert answer.first_token_at is not None
     assert answer.last_token_at is not None
     assert 0 < answer.first_token_at <= answer.last_token_at
+
+
+@pytest.mark.parametrize(
+    ("engine", "field", "content"),
+    [
+        ("vllm/vllm-0.32-tp2", "reasoning", "\n\n4"),
+        ("llamacpp/llamacpp", None, "Two plus two is four.\n</think>\n\n4"),
+        ("transformers/transformers", "reasoning_content", "\n\n4"),
+    ],
+)
+def test_the_streams_of_real_engines_are_understood(engine: str, field: str | None, content: str) -> None:
+    with Server(recorded=(LOGS / f"{engine}-chat.sse").read_bytes()) as server:
+        answer = question(server)
+    assert (answer.content, answer.reasoning_field) == (content, field)
+    assert (answer.completion_tokens, answer.finish_reason) == (18, "stop")
+    assert (no_leaked_tags(Sum(2, 2), answer, True).fate is Fate.OK) == ("</think>" not in content)
 
 
 def test_tokens_that_were_not_counted_are_not_made_up() -> None:

@@ -57,9 +57,19 @@ class Channel:
         return await self._process.wait()
 
     @property
+    def ended(self) -> bool:
+        """True once it is gone."""
+        return self._process.returncode is not None
+
+    @property
+    def said(self) -> str:
+        """All that is kept of its standard error."""
+        return self._complaints.decode(errors="replace")
+
+    @property
     def complaint(self) -> str:
         """What it said last on standard error."""
-        lines = self._complaints.decode(errors="replace").strip().splitlines()
+        lines = self.said.strip().splitlines()
         return lines[-1].strip() if lines else ""
 
     async def lost(self) -> NodeUnreachable:

@@ -18,6 +18,8 @@ from bascule.errors import NodeUnreachable
 from bascule.remote import shell
 from bascule.remote.ssh import CONNECT_TIMEOUT, ssh_words
 
+PATIENCE = 30.0  # seconds
+
 
 @asynccontextmanager
 async def tunnel(node: Node, address: str, port: int) -> AsyncIterator[str | None]:
@@ -30,14 +32,35 @@ async def tunnel(node: Node, address: str, port: int) -> AsyncIterator[str | Non
         return
     with tempfile.TemporaryDirectory(dir=settings.control_dir()) as folder:
         socket = f"{folder}/s"
-        child = await _forward(node, f"{socket}:{address}:{port}")
+        child = await _open(node, socket, f"{socket}:{address}:{port}")
         try:
-            await _wait_for(child, Path(socket), node)
             yield socket
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                child.terminate()
-            await child.wait()
+            await _end(child)
+
+
+async def _open(node: Node, socket: str, what: str) -> asyncio.subprocess.Process:
+    """Open the forward; a node that is out of reach for a moment is tried again for PATIENCE seconds."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        child = await _forward(node, what)
+        try:
+            await _wait_for(child, Path(socket), node)
+        except NodeUnreachable:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            await _end(child)
+            raise
+        else:
+            return child
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        child.terminate()
+    await child.wait()
 
 
 async def _forward(node: Node, what: str) -> asyncio.subprocess.Process:

@@ -66,7 +66,7 @@ def _nodes(story: Narrator, event: Event) -> Iterator[Say]:
             parts.append(f"{facts['memory_bytes'] / 2**30:.0f} GiB")
         parts += facts["gpus"] or []
         yield Say("node", f"{node['name']}   {node['host']}   {' · '.join(parts)}")
-        for what, why in facts["unknown"].items():
+        for what, why in facts["unknown"].items() if story.whole else ():
             yield Say("", f"{node['name']}   {what} could not be read: {why}", "dim")
 
 

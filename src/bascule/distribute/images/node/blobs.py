@@ -13,12 +13,12 @@ SPOOL_AGE = 7 * 86400  # seconds that what an interrupted copy left is kept
 
 
 class Blob:
-    """Content under its sha256. `have` bytes of it can be read now; `path` is None while it is rebuilt on demand."""
+    """Content under its sha256: `have` bytes of the open file `fd` can be read now, or `rebuild` makes them."""
 
-    def __init__(self, digest: str, size: int, path: str | None = None) -> None:
+    def __init__(self, digest: str, size: int) -> None:
         self.digest = digest
         self.size = size
-        self.path = path
+        self.fd = -1
         self.have = 0
         self.done = False
         self.failed = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -80,7 +81,5 @@ def _feed(stdin: IO[bytes], chunks: Iterable[bytes], trouble: list[Exception]) -
     except (OSError, NodeTrouble) as error:  # raised where the output is read
         trouble.append(error)
     finally:
-        try:
+        with contextlib.suppress(OSError):
             stdin.close()
-        except OSError:
-            pass

@@ -67,7 +67,7 @@ class Fetcher:
             self._at = len(self.upstreams) - 1  # whoever changed it, ask the source itself
         raise NodeTrouble("layer-corrupt", f"{blob.digest} came as sha256:{digest.hexdigest()} from {self.source}")
 
-    def _begin(self, blob: Blob) -> "hashlib._Hash":
+    def _begin(self, blob: Blob) -> hashlib._Hash:
         """Open the blob's file and take over what is there already."""
         path = self.spool.begun(blob.digest)
         blob.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -82,7 +82,7 @@ class Fetcher:
         blob.grow(have)
         return digest
 
-    def _some(self, blob: Blob, digest: "hashlib._Hash") -> None:
+    def _some(self, blob: Blob, digest: hashlib._Hash) -> None:
         """Append what one connection gives; OSError from the disk is told apart from one of the network."""
         try:
             for data in self._stream(self.upstreams[self._at], blob):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -10,7 +11,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Iterator
-from typing import IO, Optional
+from typing import IO
 
 from bascule.distribute.images.node.blobs import Blob
 from bascule.distribute.images.node.relay import Relay
@@ -34,7 +35,7 @@ class Docker:
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
-        self._running: Optional[subprocess.Popen[bytes]] = None
+        self._running: subprocess.Popen[bytes] | None = None
 
     def ask(self, *words: str) -> str:
         """What a short command prints. Raises NodeTrouble when it fails."""
@@ -43,7 +44,7 @@ class Docker:
             raise trouble_of(done.stderr.decode(errors="replace"), done.returncode)
         return done.stdout.decode(errors="replace").strip()
 
-    def work(self, *words: str, feed: Optional[Iterator[bytes]] = None) -> str:
+    def work(self, *words: str, feed: Iterator[bytes] | None = None) -> str:
         """What a long command prints; feed goes to its standard input. Raises NodeTrouble when it fails."""
         pipe, source = subprocess.PIPE, subprocess.DEVNULL if feed is None else subprocess.PIPE
         wrong: list[NodeTrouble] = []
@@ -62,7 +63,7 @@ class Docker:
         return out.decode(errors="replace")
 
     def _feed(
-        self, process: "subprocess.Popen[bytes]", stdin: IO[bytes], feed: Iterator[bytes], wrong: list[NodeTrouble]
+        self, process: subprocess.Popen[bytes], stdin: IO[bytes], feed: Iterator[bytes], wrong: list[NodeTrouble]
     ) -> None:
         """Write all, or end the process: an input that only closes early might be taken for whole."""
         try:
@@ -74,10 +75,8 @@ class Docker:
         except OSError:  # docker ended; it says why
             pass
         finally:
-            try:
+            with contextlib.suppress(OSError):
                 stdin.close()
-            except OSError:
-                pass
 
     def end(self) -> None:
         """End the long call, if there is one."""
@@ -112,7 +111,7 @@ def pull(docker: Docker, relay: Relay) -> str:
     return ref
 
 
-def load(docker: Docker, config: bytes, layers: list[Optional[Blob]]) -> str:
+def load(docker: Docker, config: bytes, layers: list[Blob | None]) -> str:
     """Load an archive without the layers that are there (None); gives the image's id.
 
     The archive is fed while its blobs still come: a wrong digest ends it before its end, and docker keeps nothing.
@@ -124,7 +123,7 @@ def load(docker: Docker, config: bytes, layers: list[Optional[Blob]]) -> str:
     return found[0]
 
 
-def archive(config: bytes, layers: list[Optional[Blob]]) -> Iterator[bytes]:
+def archive(config: bytes, layers: list[Blob | None]) -> Iterator[bytes]:
     """A docker archive as bytes; layers that are None are named in it but left out."""
     name = hashlib.sha256(config).hexdigest() + ".json"
     names = [f"layer-{index}/layer.tar" for index in range(len(layers))]

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 from bascule.distribute.images.node.blobs import Blob, Spool
 from bascule.distribute.images.node.codecs import SAMPLE, codecs_here, measure
@@ -30,11 +30,11 @@ class Helper:
 
     def __init__(self) -> None:
         self.docker = Docker(["docker"])
-        self.spool: Optional[Spool] = None
-        self.offer: Optional[Offer] = None
+        self.spool: Spool | None = None
+        self.offer: Offer | None = None
         self.blobs: dict[str, Blob] = {}
-        self.relay: Optional[Relay] = None
-        self.receiving: Optional[Receiving] = None
+        self.relay: Relay | None = None
+        self.receiving: Receiving | None = None
         self.heard = time.monotonic()
         self._writing = threading.Lock()
 
@@ -51,7 +51,9 @@ class Helper:
         for line in sys.stdin.buffer:
             self.heard = time.monotonic()
             request = json.loads(line)
-            if request["do"] != "ping":
+            if request["do"] == "ping":
+                self.tell(pong=True)
+            else:
                 threading.Thread(target=self._answer, args=(request,), daemon=True).start()
         self.end()
 
@@ -94,18 +96,18 @@ class Helper:
             ],
         }
 
-    def do_listen(self, address: str, token: str, blobs: "list[list[Any]]") -> dict[str, Any]:
+    def do_listen(self, address: str, token: str, blobs: list[list[Any]]) -> dict[str, Any]:
         """Serve the blobs to other helpers; `blobs` are those that are yet to come."""
         self.blobs.update({digest: Blob(digest, size) for digest, size in blobs})
         self.relay = Relay(address, token, self.blobs).begin()
         return {"port": self.relay.port}
 
-    def do_probe(self, upstream: "list[Any]", size: int) -> float:
+    def do_probe(self, upstream: list[Any], size: int) -> float:
         """Bytes a second from an upstream; a second look with more bytes when the first one was too short."""
         rate = probe(Upstream(*upstream), size)
         return probe(Upstream(*upstream), size * 8) if size / rate < 0.02 else rate
 
-    def do_measure(self) -> "dict[str, tuple[float, float]]":
+    def do_measure(self) -> dict[str, tuple[float, float]]:
         """What compressing the biggest blob would bring."""
         biggest = max(self.blobs.values(), key=lambda blob: blob.size, default=None)
         if biggest is None or biggest.size < SAMPLE:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 from bascule.distribute.images.node.blobs import Blob, Spool
 from bascule.distribute.images.node.fetch import Fetcher, Upstream
@@ -29,7 +29,7 @@ class Receiving:
         self.spool = Spool(plan["spool"])
         self.docker = Docker(plan["docker"])
         self.config = base64.b64decode(plan["config"])
-        self.layers: list[Optional[Blob]] = [
+        self.layers: list[Blob | None] = [
             blobs[layer["digest"]] if layer and index in plan["missing"] else None
             for index, layer in enumerate(plan["layers"])
         ]
@@ -37,7 +37,7 @@ class Receiving:
         self.fetcher = Fetcher([Upstream(*each) for each in plan["upstreams"]], self.spool)
         self.ref = ""  # what docker calls it for now
         self.phase = "waits"
-        self.trouble: Optional[NodeTrouble] = None
+        self.trouble: NodeTrouble | None = None
         self._lock = -1
 
     def run(self) -> dict[str, Any]:

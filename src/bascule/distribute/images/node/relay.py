@@ -13,8 +13,9 @@ import re
 import socket
 import threading
 from collections.abc import Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Optional
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any
 
 from bascule.distribute.images.node.blobs import Blob
 from bascule.distribute.images.node.codecs import pack
@@ -27,8 +28,8 @@ SEND_AT_ONCE = 4 << 20  # bytes of one sendfile
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
-class Relay(ThreadingHTTPServer):
-    """The server: blobs by digest and, for docker, one manifest."""
+class Relay(ThreadingTCPServer):
+    """The server: blobs by digest and, for docker, one manifest. HTTPServer would ask DNS for its own name first."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -45,7 +46,7 @@ class Relay(ThreadingHTTPServer):
         """The port that the kernel chose."""
         return int(self.server_address[1])
 
-    def begin(self) -> "Relay":
+    def begin(self) -> Relay:
         """Serve from a thread of its own."""
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
         return self
@@ -72,7 +73,7 @@ class RelayHandler(BaseHTTPRequestHandler):
         except (OSError, NodeTrouble):
             self.close_connection = True
 
-    def do_GET(self) -> None:  # noqa: N802, the name that http.server calls
+    def do_GET(self) -> None:
         """A blob, random bytes to measure the way with, or what a registry answers."""
         parts = self.path.split("?")[0].strip("/").split("/")
         if self.path.rstrip("/") == "/v2":
@@ -90,7 +91,9 @@ class RelayHandler(BaseHTTPRequestHandler):
         else:
             self._reply(404, b"{}", "application/json")
 
-    do_HEAD = do_GET
+    def do_HEAD(self) -> None:
+        """The same without a body."""
+        self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: standard error is for what is wrong."""
@@ -164,7 +167,7 @@ class RelayHandler(BaseHTTPRequestHandler):
                 gathered = bytearray()
         self._send_bytes(gathered)
 
-    def _send_bytes(self, data: "bytes | bytearray") -> None:
+    def _send_bytes(self, data: bytes | bytearray) -> None:
         self.connection.sendall(data)
         self.server.sent += len(data)
 
@@ -190,7 +193,7 @@ def manifest_of(config: bytes, config_digest: str, layers: list[tuple[str, int, 
     """The OCI manifest that lists a config and layers (digest, size, media type)."""
     kind = "application/vnd.oci.image.config.v1+json"
     parts: list[dict[str, Any]] = [{"mediaType": media, "digest": d, "size": size} for d, size, media in layers]
-    whole: dict[str, Optional[Any]] = {
+    whole: dict[str, Any | None] = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": {"mediaType": kind, "digest": config_digest, "size": len(config)},

@@ -1,5 +1,6 @@
 """Makes a verified copy visible: by one rename, or, where a cache entry is there already, blobs, snapshots, refs."""
-# ruff: noqa: PTH -- 100,000 files: plain strings and os calls, not Path objects
+# 100,000 files: plain strings and os calls, not Path objects.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Checksums of files, whole or by sampled blocks; hashlib lets other threads run meanwhile."""
-# ruff: noqa: PTH -- file descriptors
+# File descriptors.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 

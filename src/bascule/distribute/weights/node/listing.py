@@ -1,9 +1,11 @@
 """Reads a folder, a file or an entry of a Hugging Face cache into a manifest, before anything is sent."""
-# ruff: noqa: PTH -- 100,000 files: plain strings and os calls, not Path objects
+# 100,000 files: plain strings and os calls, not Path objects.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -22,7 +24,8 @@ class Found(NamedTuple):
     """A name that the walk met: a link to keep, or something to copy."""
 
     path: str
-    link: str | None
+    link: str | None = None
+    sha256: str | None = None  # of a ref: its text was read anyway
 
 
 def expand(path: str) -> str:
@@ -36,7 +39,7 @@ def list_source(path: str) -> tuple[str, Manifest]:
     hub = split_hub(full)
     if os.path.isfile(full):
         root, name = os.path.split(full)
-        return root, Manifest("file", (_describe(root, Found(name, None)),))
+        return root, Manifest("file", (_describe(root, Found(name)),))
     if not os.path.isdir(full):
         raise Trouble("missing", f"there is no {path}", _ls(os.path.dirname(full)))
     root = hub[0] if hub else full
@@ -89,11 +92,12 @@ class _Walk:
                 if found.link is not None:
                     blobs.add(os.path.normpath(os.path.join(os.path.dirname(found.path), found.link)))
                 yield found
-        yield from (Found(blob, None) for blob in blobs if blob.startswith("blobs/"))
+        yield from (Found(blob) for blob in blobs if blob.startswith("blobs/"))
         for found in self.below("refs"):
-            with open(os.path.join(self.root, found.path)) as file:
-                if file.read().strip() in revisions:
-                    yield found
+            with open(os.path.join(self.root, found.path), "rb") as file:
+                text = file.read()
+            if text.decode(errors="replace").strip() in revisions:
+                yield Found(found.path, None, hashlib.sha256(text).hexdigest())
 
     def below(self, base: str, above: tuple[str, ...] = ()) -> Iterator[Found]:
         """Everything below a folder; links within the root are kept, others are followed."""
@@ -116,7 +120,7 @@ class _Walk:
             elif each.is_dir(follow_symlinks=False):
                 yield from self.below(path, (*above, real))
             else:
-                yield Found(path, None)
+                yield Found(path)
 
     def _link(self, path: str, real: str, above: tuple[str, ...]) -> Iterator[Found]:
         full = os.path.join(self.root, path)
@@ -130,7 +134,7 @@ class _Walk:
         elif os.path.isdir(full):
             yield from self.below(path, above)
         else:
-            yield Found(path, None)
+            yield Found(path)
 
     def _is_kept(self, leads: str) -> bool:
         """True when the place that a link names is copied too."""
@@ -155,7 +159,8 @@ def _describe(root: str, found: Found) -> Entry:
     except OSError as trouble:
         raise Trouble("unread", f"{found.path} can't be read", str(trouble)) from trouble
     executable = bool(seen.st_mode & stat.S_IXUSR)
-    return Entry(found.path, seen.st_size, seen.st_mtime_ns, executable, None, known_sha256(found.path), spans)
+    known = found.sha256 or known_sha256(found.path)
+    return Entry(found.path, seen.st_size, seen.st_mtime_ns, executable, None, known, spans)
 
 
 def spans_of(path: str, size: int) -> tuple[Span, ...] | None:

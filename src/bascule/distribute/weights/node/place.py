@@ -1,5 +1,6 @@
-"""Where a target's files lie: the half copy beside the final place, its lock and journal, and the way to become visible."""
-# ruff: noqa: PTH -- 100,000 files: plain strings and os calls, not Path objects
+"""Where a target's files lie: the half copy beside the final place, its lock, its journal and its room."""
+# 100,000 files: plain strings and os calls, not Path objects.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ class Place:
     """The final place of a copy on this node, and the half copy beside it: `.NAME.bascule-part`."""
 
     def __init__(self, path: str, manifest: Manifest) -> None:
-        full = os.path.realpath(expand(path))
+        full = expand(path)
         hub = split_hub(full)
         self.manifest = manifest
-        self.final = hub[0] if manifest.kind == "hub" and hub else full
+        self.final = os.path.realpath(hub[0] if hub and manifest.kind == "hub" else full)
         parent, self.name = os.path.split(self.final)
         self.part = os.path.join(parent, f".{self.name}{SUFFIX}")
         self.data = os.path.join(self.part, "data")

@@ -1,5 +1,6 @@
 """Gives units to the node behind this one, over TCP: bound to one address, each connection by a token used once."""
-# ruff: noqa: PTH -- file descriptors
+# File descriptors.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 

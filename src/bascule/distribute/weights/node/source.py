@@ -1,5 +1,6 @@
 """The source's side: its shelf has every unit, and its files are hashed while they are sent."""
-# ruff: noqa: PTH -- file descriptors
+# File descriptors.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any
 from bascule.distribute.weights.manifest import Entry, Manifest
 from bascule.distribute.weights.node.hashing import digest
 from bascule.distribute.weights.node.listing import changed
-from bascule.distribute.weights.node.wire import Trouble
+from bascule.distribute.weights.node.wire import Trouble, submit
 from bascule.distribute.weights.ranges import SMALL, Piece, units
 
 Emit = Callable[[dict[str, Any]], None]
@@ -71,7 +72,7 @@ class Source:
         tasks = [[number] for number in numbers if entries[number].size > SMALL]
         tasks += [small[at : at + SMALL_AT_ONCE] for at in range(0, len(small), SMALL_AT_ONCE)]
         for task in tasks:
-            self._pool.submit(self._hash, task)
+            submit(self._pool, self._hash, task)
 
     def check(self) -> list[str]:
         """Files that changed since the manifest was made."""

@@ -1,15 +1,15 @@
-"""What passes between controller and node: frames of JSON on the channel; and expected trouble as an exception."""
+"""What passes between controller and node: lines of JSON on the channel; and expected trouble as an exception."""
 
 from __future__ import annotations
 
 import json
-import struct
+import os
+import sys
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO
-
-MARKER = b"bascule-weights-1\n"  # before the first frame; login shells may print before it
-_LENGTH = struct.Struct(">I")
 
 
 class Trouble(Exception):
@@ -27,40 +27,42 @@ class Trouble(Exception):
 
 
 class Outlet:
-    """Writes whole frames, from any thread."""
+    """Writes whole lines, from any thread."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._lock = threading.Lock()
 
-    def begin(self) -> None:
-        """Say where frames begin."""
-        with self._lock:
-            self._stream.write(MARKER)
-            self._stream.flush()
-
     def send(self, message: dict[str, Any]) -> None:
-        """Write one frame."""
-        frame = packed(message)
-        with self._lock:
-            self._stream.write(frame)
-            self._stream.flush()
+        """Write one line."""
+        line = packed(message)
+        try:
+            with self._lock:
+                self._stream.write(line)
+                self._stream.flush()
+        except OSError:
+            os._exit(1)  # the controller is gone
 
 
 def packed(message: dict[str, Any]) -> bytes:
-    """One frame: its length in four bytes, then JSON."""
-    text = json.dumps(message, separators=(",", ":")).encode()
-    return _LENGTH.pack(len(text)) + text
+    """A message as one line of JSON."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def frames(stream: BinaryIO) -> Iterator[dict[str, Any]]:
-    """All frames until the other side closes."""
-    while True:
-        head = stream.read(_LENGTH.size)
-        if len(head) < _LENGTH.size:
-            return
-        text = stream.read(_LENGTH.unpack(head)[0])
-        try:
-            yield json.loads(text)
-        except ValueError:
-            return  # closed in mid-frame
+def messages(stream: BinaryIO) -> Iterator[dict[str, Any]]:
+    """All messages until the other side closes."""
+    for line in stream:
+        if line.endswith(b"\n"):  # else closed in mid-line
+            yield json.loads(line)
+
+
+def submit(pool: ThreadPoolExecutor, work: Callable[[Any], None], about: Any) -> None:
+    """Run it in a thread; an error there is a bug, and ends the helper with its traceback."""
+    pool.submit(work, about).add_done_callback(_end_of_bug)
+
+
+def _end_of_bug(done: Future[None]) -> None:
+    if error := done.exception():
+        traceback.print_exception(type(error), error, error.__traceback__)
+        sys.stderr.flush()
+        os._exit(70)
