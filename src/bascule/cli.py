@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from bascule import __version__
+from bascule.copying import app as copy
 from bascule.errors import BasculeError, RecipeError
 from bascule.lab.commands import app as lab
 from bascule.show.plain import JsonLines, out, print_json, say, tell_error
@@ -287,6 +288,7 @@ def init(path: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("bas
     return 0
 
 
+app.command(copy)
 app.command(lab)
 
 

@@ -7,6 +7,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
+from bascule.errors import BasculeError
+
 SSH_VARIABLE = "BASCULE_SSH"  # the ssh command, as words: "ssh -F other_config"
 ENGINES_VARIABLE = "BASCULE_ENGINES"  # folders on the nodes that hold engine environments, ':' between them
 
@@ -23,6 +25,9 @@ def control_dir() -> Path:
     root = Path(base) if base and Path(base).is_dir() else Path(tempfile.gettempdir())
     path = root / f"bascule-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
+    seen = path.lstat()
+    if seen.st_uid != os.getuid() or seen.st_mode & 0o077 or not path.is_dir():
+        raise BasculeError("control-folder", f"{path} is not a folder of this user alone", advice=f"remove {path}")
     return path
 
 

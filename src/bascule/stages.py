@@ -12,9 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bascule.core.layout import nodes_of
-from bascule.core.nouns import Attempt, Candidate, Endpoint, Fate, Finding, Glimpse, LaunchPlan, Model, Node, RankState
+from bascule.core.nouns import Attempt, Candidate, Endpoint, Finding, Glimpse, LaunchPlan, Model, Node, RankState
 from bascule.core.plain import setting_from_plain
-from bascule.distribute import image, present
+from bascule.distribute import image
+from bascule.distribute.bring import Delivery, bring
 from bascule.engines.catalogue import ENGINES
 from bascule.journal import Journal
 from bascule.launch import start as ranks
@@ -67,8 +68,9 @@ class Bound:
         if candidate.artefact.kind == "venv":
             runner = self.runners[nodes[0].name]
             return await probe(candidate, self.model, runner, nodes[0].name, lambda: datetime.now(UTC))
-        held, _ = await image.holdings(candidate, [node for node in nodes if node.facts.docker], self.runners)
-        holder = next((node for node in nodes if held.get(node.name)), nodes[0])
+        able = [node for node in self.nodes.values() if node.facts.docker]
+        held, _ = await image.holdings(candidate, able, self.runners)
+        holder = next((node for node in able if held.get(node.name)), nodes[0])
         return await probe_image(candidate, self.model, self.runners[holder.name], holder, lambda: datetime.now(UTC))
 
     async def adopt(self) -> Candidate | None:
@@ -109,13 +111,9 @@ class Bound:
         return await preflight(nodes_of(candidate, list(self.nodes.values())), self.runners, self._ports(candidate))
 
     async def distribute(self, candidate: Candidate) -> Finding:
-        """Every node of the candidate must hold it and the model."""
-        nodes = nodes_of(candidate, list(self.nodes.values()))
-        if candidate.artefact.kind == "image":
-            finding = await image.check(candidate, nodes, self.runners)
-            if finding.fate is not Fate.OK:
-                return finding
-        return await present.check(candidate, nodes, self.runners)
+        """Every node of the candidate gets what it lacks of the artefact and the model."""
+        everywhere = list(self.nodes.values())
+        return await bring(Delivery(candidate, nodes_of(candidate, everywhere), everywhere, self.runners, self.note))
 
     async def launch(self, candidate: Candidate) -> Finding:
         """Start all ranks."""

@@ -44,8 +44,6 @@ def test_a_run_as_it_happens() -> None:
         "           qwen on spark-1, spark-2   run 17",
         "node       spark-1   spark-1   aarch64 · 20 cores · 120 GiB · NVIDIA GB10",
         "node       spark-2   aurora@spark-2.lan   aarch64 · 20 cores",
-        "           spark-2   memory_bytes could not be read: /proc/meminfo has no MemTotal",
-        "           spark-2   gpus could not be read: NVIDIA-SMI has failed",
         "model      /models/q   Qwen3_5MoeForConditionalGeneration · 1,234,567.9 MB",
         "candidates 2",
         "1          vllm-0-14              no       does not know Qwen3_5MoeForConditionalGeneration (first in 0.17.0)",

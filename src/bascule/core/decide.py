@@ -45,7 +45,7 @@ def _follow(starts: Sequence[Attempt], attempts: Sequence[Attempt], budget: int)
         case Fate.OK:
             return _serve_if_verified(last)
         case Fate.ADJUST:
-            repaired = _repaired(last, starts)
+            repaired = _repaired(last)
             if repaired is None or len(starts) >= budget or is_hopeless(repaired, attempts):
                 return None
             return Try(repaired, f"one change: {last.finding.change}")
@@ -66,13 +66,12 @@ def _serve_if_verified(last: Attempt) -> Verdict | None:
     return None  # a step before the last one went well: that is not an answer
 
 
-def _repaired(last: Attempt, starts: Sequence[Attempt]) -> Candidate | None:
-    """The candidate with the change asked for, or None when that very candidate was started before."""
+def _repaired(last: Attempt) -> Candidate | None:
+    """The candidate with the change asked for, or None when that change is in force already."""
     change = last.finding.change
     if change is None or _in_force(last.candidate, change):
         return None
-    repaired = last.candidate.changed(change)
-    return None if any(attempt.candidate == repaired for attempt in starts) else repaired
+    return last.candidate.changed(change)
 
 
 def _in_force(candidate: Candidate, change: Setting) -> bool:

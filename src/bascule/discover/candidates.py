@@ -54,6 +54,10 @@ def _candidate(spec: CandidateSpec, name: str, recipe: Recipe, base: Path) -> Ca
     nodes = spec.nodes or (all_nodes if engine.spans_nodes else all_nodes[:1])
     if len(nodes) > 1 and not engine.spans_nodes:
         raise RecipeError("recipe", f"candidate {name}: {spec.engine} runs on one node, not on {len(nodes)}")
+    tensor = spec.tensor_parallel or max(1, len(nodes) // spec.pipeline_parallel)
+    if (tensor * spec.pipeline_parallel) % len(nodes):
+        layout = f"tensor_parallel {tensor} × pipeline_parallel {spec.pipeline_parallel}"
+        raise RecipeError("recipe", f"candidate {name}: {layout} can't be spread evenly over {len(nodes)} nodes")
     return Candidate(
         name,
         spec.engine,
@@ -61,7 +65,7 @@ def _candidate(spec: CandidateSpec, name: str, recipe: Recipe, base: Path) -> Ca
         resolved(spec.model or recipe.model, base),
         (*_flags(spec, name), *_variables(spec)),
         tuple(nodes),
-        spec.tensor_parallel or max(1, len(nodes) // spec.pipeline_parallel),
+        tensor,
         spec.pipeline_parallel,
     )
 

@@ -32,6 +32,9 @@ async def read_model(path: str, runner: Runner, node: Node) -> Model:
             seen=result.complaint,
             advice="`model:` is a folder that every node has at the same path",
         )
+    if not result.ok:
+        why = "it took more than 30 s" if result.timed_out else result.complaint
+        raise ModelError("model-unread", f"{path} on {node.name} could not be read", seen=why)
     return parse_model(path, result.stdout)
 
 

@@ -38,7 +38,7 @@ class Holding:
 
 async def check(candidate: Candidate, nodes: Sequence[Node], runners: Runners) -> Finding:
     """OK when all nodes hold the artefact and the same files of the model."""
-    holdings = await asyncio.gather(*(_holding(candidate, node, runners) for node in nodes))
+    holdings = await asyncio.gather(*(holding(candidate, node, runners) for node in nodes))
     return compare(candidate, holdings, datetime.now(UTC))
 
 
@@ -62,7 +62,8 @@ def compare(candidate: Candidate, holdings: Sequence[Holding], at: datetime) -> 
     return _finding(Fate.OK, "all-there", "every node has the engine and the same model", first, at)
 
 
-async def _holding(candidate: Candidate, node: Node, runners: Runners) -> Holding:
+async def holding(candidate: Candidate, node: Node, runners: Runners) -> Holding:
+    """What one node has of a candidate."""
     path = candidate.artefact.ref if candidate.artefact.kind == "venv" else "/"  # images are looked at by image.py
     words = ("sh", "-s", "--", path, candidate.model)
     result = await runners[node.name].run(words, stdin=_SCRIPT, within=WITHIN)

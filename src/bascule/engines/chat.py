@@ -62,6 +62,8 @@ async def ask(
             async for data in _events(client, f"{url}/chat/completions", body):
                 answer.raw.append(data)
                 _take(answer, _object(data), time.monotonic() - began)
+    except (AttributeError, TypeError) as trouble:  # a chunk that is JSON, but not of the API's shape
+        raise CompletionFailed("a chunk of the stream has another shape", answer.raw[-1][:400]) from trouble
     except httpx2.HTTPError as trouble:
         raise CompletionFailed(f"the request failed: {type(trouble).__name__}", str(trouble)) from trouble
     if not answer.raw:

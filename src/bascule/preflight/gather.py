@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from bascule.core.layout import own_address
 from bascule.core.nouns import Evidence, Fate, Finding, Node, Step
-from bascule.preflight.checks import ports_are_free, run_folder_has_space
+from bascule.preflight.checks import Listener, ports_are_free, run_folder_has_space
 from bascule.preflight.listeners import read_listeners
 from bascule.remote.connect import Runners
 
@@ -20,14 +20,17 @@ async def preflight(nodes: Sequence[Node], runners: Runners, ports: Sequence[tup
             return trouble
     head = nodes[0]
     listening = await read_listeners(runners[head.name], [port for _, port in ports])
-    if trouble := ports_are_free(head, own_address(head) or "", ports, listening, at):
+    if trouble := ports_are_free(head, own_address(head) or "", ports, listening or (), at):
         return trouble
-    seen = Evidence(head.name, "/proc/net/tcp, df", at, f"{len(listening)} listeners, none on {_words(ports)}")
+    seen = Evidence(head.name, "/proc/net/tcp, df", at, _seen(listening, ports))
     unread = [node.name for node in nodes if node.facts.run_dir_free_bytes is None]
-    says = "the ports are free" + ("" if unread else ", the nodes have room")
+    says = "the ports could not be looked at" if listening is None else "the ports are free"
+    says += "" if unread else ", the nodes have room"
     says += f"; free disk could not be read on {', '.join(unread)}" if unread else ""
     return Finding(Step.PREFLIGHT, Fate.OK, "nodes-ready", says, (seen,))
 
 
-def _words(ports: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(str(port) for _, port in ports)
+def _seen(listening: Sequence[Listener] | None, ports: Sequence[tuple[str, int]]) -> str:
+    if listening is None:
+        return "/proc/net/tcp can't be read"
+    return f"{len(listening)} listeners, none on {', '.join(str(port) for _, port in ports)}"

@@ -28,10 +28,12 @@ inodes=" $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v ports="$1" '
 """
 
 
-async def read_listeners(runner: Runner, ports: Sequence[int]) -> list[Listener]:
-    """The listeners of a node; owners are looked up only for these ports."""
+async def read_listeners(runner: Runner, ports: Sequence[int]) -> list[Listener] | None:
+    """The listeners of a node; owners are looked up only for these ports. None when the table can't be read."""
     wanted = " ".join(f"{port:04X}" for port in ports)
     result = await runner.run(("sh", "-s", "--", wanted), stdin=_SCRIPT, within=30)
+    if "local_address" not in result.text:
+        return None
     return parse_listeners(result.text)
 
 

@@ -20,7 +20,7 @@ WITHIN = 900.0  # seconds to read an image of tens of GB once
 _UNPACK = r"""
 set -u; docker=$1 package=$3; export LC_ALL=C
 folder=$(mktemp -d) || exit 3
-id=$($docker create --network none "$2" true) || { rm -rf "$folder"; exit 4; }
+id=$($docker create --pull never --network none "$2" true) || { rm -rf "$folder"; exit 4; }
 $docker export "$id" | tar -x -C "$folder" --no-same-owner --wildcards \
   "*-packages/*-info/METADATA" "*-packages/*-info/entry_points.txt" "*-packages/*.pth" \
   "*-packages/$package/*.py" "*-packages/transformers/*.py" \

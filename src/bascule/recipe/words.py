@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bascule.core.nouns import Node
 from bascule.errors import RecipeError
 from bascule.recipe.load import sentence
 from bascule.recipe.schema import Recipe
@@ -26,6 +27,12 @@ def from_words(model: str, nodes: Sequence[str], service: str | None, port: int 
         "nodes": [_node(text) for text in nodes],
     }
     return _validated({**raw, **({"port": port} if port is not None else {})})
+
+
+def nodes_from_words(words: Sequence[str]) -> list[Node]:
+    """Nodes as they are written on a command line. Raises RecipeError."""
+    recipe = _validated({"service": "nodes", "model": "/", "nodes": [_node(text) for text in words]})
+    return [Node(one.name, one.host, one.address, one.run_dir) for one in recipe.nodes]
 
 
 def override(recipe: Recipe, service: str | None, port: int | None) -> Recipe:

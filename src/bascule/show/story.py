@@ -107,6 +107,19 @@ def _try(story: Narrator, event: Event) -> Iterator[Say]:
         yield Say("  because", because)
 
 
+def _copying(story: Narrator, event: Event) -> Iterator[Say]:
+    data = event.data
+    share = f"{100 * data['done'] / data['total']:.0f} %" if data["total"] else ""
+    rate = f"{data['rate'] / 1e6:,.0f} MB/s" if data["rate"] else ""
+    yield Say("  copy", f"{data['what']} → {data['target']}  {data['phase']}  {share}  {rate}".rstrip(), "dim")
+
+
+def _copied(story: Narrator, event: Event) -> Iterator[Say]:
+    for target, one in event.data["outcomes"].items():
+        told = one.get("failed") or f"{one['sent'] / 1e6:,.1f} MB in {one['seconds']:.1f} s, verified"
+        yield Say("  copied", f"{event.data['what']}  {event.data['source']} → {target}  {told}")
+
+
 def _launch(story: Narrator, event: Event) -> Iterator[Say]:
     if not story.whole:
         return
@@ -226,6 +239,8 @@ _TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "candidates": _candidates,
     "probed": _probed,
     "try": _try,
+    "copying": _copying,
+    "copied": _copied,
     "launch": _launch,
     "phase": _phase,
     "rank-ended": _rank_ended,

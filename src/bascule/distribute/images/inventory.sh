@@ -30,8 +30,9 @@ ip -o -4 addr show 2>/dev/null | while read -r _ name _ address _; do
   echo "$name $address $speed $kind"
 done
 [ -n "$docker" ] || exit 0
-echo "=== info"; $docker info --format '{{json .}}' 2>/dev/null
-root=$($docker info --format '{{.DockerRootDir}}' 2>/dev/null)
+info=$($docker info --format '{{.DockerRootDir}}{{"\n"}}{{json .}}' 2>/dev/null)
+root=$(echo "$info" | head -n 1)
+echo "=== info"; printf '%s\n' "$info" | sed -n '2,$p'
 echo "=== root_free"; near=$root; while [ ! -d "$near" ]; do near=$(dirname "$near"); done; stat -c %d "$near"
 df -Pk "$near" | tail -n 1
 echo "=== wanted"; [ -z "$image" ] || $docker image inspect --format '{{json .}}' "$image" 2>/dev/null

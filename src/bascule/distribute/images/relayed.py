@@ -165,7 +165,7 @@ async def _get_ready(party: Party, name: str, session: Session, stack: contextli
     others = [party.known[each].links for each in (*party.steps, party.job.source.name) if each != name]
     upstream = await _listen(session, node, taken, others, party.blobs(name))
     total = sum(size for _, size in party.blobs(name))
-    size = max(1 << 16, min(PROBE, total // 64))
+    size = max(1 << 16, min(PROBE, total // 256))
     async with party.probing:
         source = party.source
         try:

@@ -34,12 +34,19 @@ _KNOWN: dict[str, tuple[str, Fate, str, str]] = {
         "layers of the image vanished on {source} during the copy",
         "was it removed or pulled anew there?",
     ),
+    "source-full": (
+        "image-no-room",
+        Fate.CLUSTER,
+        "docker save has no room on {source}: it needs the image's size twice",
+        "make room on {source}, or let bascule log in there as root or with sudo",
+    ),
     "image-differs": (
         "image-differs",
         Fate.HOPELESS,
         "what arrived on {node} is not the image of {source}; it was removed",
         "",
     ),
+    "another-copy": ("another-copy", Fate.AGAIN, "another copy to {node} was under way", ""),
     "node-unreachable": ("node-unreachable", Fate.AGAIN, "{node} does not answer over ssh", ""),
 }
 _KNOWN["layer-changed"] = _KNOWN["image-damaged"]

@@ -30,7 +30,9 @@ def finding(complaint: Complaint) -> Finding:
 
 def same(nodes: str, complaint: Complaint) -> Finding:
     """All nodes hold the same."""
-    return _make(complaint, Fate.OK, "weights-same", f"{nodes} hold the same files: {complaint.says}", "")
+    evidence = Evidence(complaint.node, f"weights at {complaint.path}", complaint.at, complaint.seen)
+    says = f"{nodes} hold the same files: {complaint.says}"
+    return Finding(Step.DISTRIBUTE, Fate.OK, "weights-same", says, (evidence,))
 
 
 def _missing(seen: Complaint) -> Finding:

@@ -69,11 +69,13 @@ def to_plain(manifest: Manifest) -> dict[str, Any]:
 
 def from_plain(raw: dict[str, Any]) -> Manifest:
     """The manifest that to_plain() wrote."""
-    entries = (
-        Entry(*row[:6], spans=None if row[6] is None else tuple((offset, length) for offset, length in row[6]))
-        for row in raw["entries"]
-    )
-    return Manifest(raw["kind"], tuple(entries), raw["left_out"])
+    return Manifest(raw["kind"], tuple(_entry(*row) for row in raw["entries"]), raw["left_out"])
+
+
+def _entry(path: str, *row: Any) -> Entry:
+    size, mtime_ns, executable, link, sha256, spans = row
+    data = None if spans is None else tuple((offset, length) for offset, length in spans)
+    return Entry(path, size, mtime_ns, executable, link, sha256, data)
 
 
 def split_hub(path: str) -> tuple[str, str | None] | None:

@@ -35,7 +35,7 @@ class Route:
 
 
 def shared(one: Sequence[Link], other: Sequence[Link], preferred: str | None = None) -> tuple[tuple[Link, Link], ...]:
-    """Pairs of addresses in one network: the preferred one first, then the fastest, then the one without default route."""
+    """Pairs of addresses in one network: the preferred one first, then the fastest, then no default route."""
     pairs = [(a, b) for a in one for b in other if a.ip != b.ip and _network(a) == _network(b)]
 
     def badness(pair: tuple[Link, Link]) -> tuple[bool, int, bool]:

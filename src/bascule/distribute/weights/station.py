@@ -53,7 +53,7 @@ class Station:
         number = len(self._asked)
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         await self._write({"ask": what, "number": number, **data})
-        reply = await answer
+        reply: Event = await answer
         if trouble := reply.get("trouble"):
             raise Refused(self.complain(**trouble))
         return reply
@@ -142,5 +142,5 @@ def _meaning(seen: str) -> tuple[str, str]:
     if bundle.NO_PYTHON in seen:
         return "no-python", "there is no python3 on it"
     if bundle.OLD_PYTHON in seen:
-        return "no-python", f"its python3 is {seen.split()[-1]}, and 3.9 is needed"
+        return "no-python", f"its python3 is {seen.rsplit(maxsplit=1)[-1]}, and 3.9 is needed"
     return "cut", "the connection to it was lost"

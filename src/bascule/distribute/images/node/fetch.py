@@ -19,6 +19,8 @@ STALLED = 8.0  # seconds without a byte after which another helper is asked
 GIVE_UP = 60.0  # seconds without a byte from anyone
 WRONG_AT_MOST = 2  # times that a blob may come with another digest
 LOOK = 5.0  # seconds between two looks at how fast it goes
+GONE = 410  # how a helper says that it will never have a blob
+FINAL = ("disk-full", "spool-failed", "layer-gone")  # no other helper can better these
 MUCH_SLOWER = 8  # times that it must be slower than the next helper was, before that one is measured again
 ENOUGH = 250e6  # bytes a second; nobody is called slow for giving less than a faster link could carry
 MUCH_FASTER = 2.0  # times that the next helper must be faster now, before it is asked instead
@@ -94,7 +96,7 @@ class Fetcher:
                     self._at += 1
                     return
         except (OSError, http.client.HTTPException, NodeTrouble) as trouble:
-            if isinstance(trouble, NodeTrouble) and trouble.code in ("disk-full", "spool-failed"):
+            if isinstance(trouble, NodeTrouble) and trouble.code in FINAL:
                 raise
             self._next(str(trouble) or type(trouble).__name__)
 
@@ -106,6 +108,8 @@ class Fetcher:
         try:
             link.request("GET", f"/{upstream.token}/blobs/{blob.digest}", headers=headers)
             reply = link.getresponse()
+            if reply.status == GONE and upstream is self.upstreams[-1]:
+                raise NodeTrouble("layer-gone", reply.read(500).decode(errors="replace"))
             if reply.status not in (200, 206):
                 raise NodeTrouble("blob-missing", f"{upstream.name} answered {reply.status}")
             raw = self._counted(reply)

@@ -82,7 +82,8 @@ class Docker:
         """End the long call, if there is one."""
         process = self._running
         if process is not None:
-            process.kill()
+            with contextlib.suppress(PermissionError):  # sudo; docker ends when its input or our registry does
+                process.kill()
 
     def wait_back(self) -> None:
         """Return once dockerd answers. Raises NodeTrouble when it doesn't within DOCKER_BACK_WITHIN."""

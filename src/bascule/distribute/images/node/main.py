@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bascule.distribute.images.node.blobs import Blob, Spool
+from bascule.distribute.images.node.blobs import Blob
 from bascule.distribute.images.node.codecs import SAMPLE, codecs_here, measure
 from bascule.distribute.images.node.fetch import Upstream, probe
-from bascule.distribute.images.node.ingest import Docker
 from bascule.distribute.images.node.receive import Receiving
 from bascule.distribute.images.node.relay import Relay
 from bascule.distribute.images.node.sources import Offer, offer_content, offer_graph, offer_save
@@ -29,8 +28,6 @@ class Helper:
     """All that one helper holds: the blobs of one image, a relay, what is being received."""
 
     def __init__(self) -> None:
-        self.docker = Docker(["docker"])
-        self.spool: Spool | None = None
         self.offer: Offer | None = None
         self.blobs: dict[str, Blob] = {}
         self.relay: Relay | None = None
@@ -86,7 +83,7 @@ class Helper:
         elif mode == "content":
             self.offer = offer_content(what["root"], image, wanted)
         else:
-            self.offer = offer_save(what["docker"], image, wanted, Spool(what["spool"]))
+            self.offer = offer_save(what["docker"], image, wanted, what["spool"])
         self.blobs = {blob.digest: blob for blob in self.offer.layers if blob}
         return {
             "config": base64.b64encode(self.offer.config).decode(),
@@ -105,7 +102,7 @@ class Helper:
     def do_probe(self, upstream: list[Any], size: int) -> float:
         """Bytes a second from an upstream; a second look with more bytes when the first one was too short."""
         rate = probe(Upstream(*upstream), size)
-        return probe(Upstream(*upstream), size * 8) if size / rate < 0.02 else rate
+        return probe(Upstream(*upstream), size * 4) if size / rate < 0.02 else rate
 
     def do_measure(self) -> dict[str, tuple[float, float]]:
         """What compressing the biggest blob would bring."""

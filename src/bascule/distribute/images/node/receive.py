@@ -85,19 +85,21 @@ class Receiving:
         self.docker.end()
 
     def _take_lock(self) -> None:
-        """One copy at a time has the spool; another one waits and then finds what it wanted there."""
+        """One copy at a time has the spool; who had to wait must look again at what is missing. Raises NodeTrouble."""
         self._lock = os.open(os.path.join(self.spool.folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        told = False
+        waited = False
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not told:
+                if not waited:
                     self._progress("waits for another copy to this node")
-                told = True
+                waited = True
                 time.sleep(0.2)
             else:
-                return
+                break
+        if waited:
+            raise NodeTrouble("another-copy", "another copy to this node has just ended")
 
     def _fetch_all(self) -> None:
         try:

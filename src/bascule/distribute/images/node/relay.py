@@ -7,12 +7,13 @@ on the one address it is given, and ends with the helper.
 from __future__ import annotations
 
 import hmac
+import itertools
 import json
 import os
 import re
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
@@ -134,6 +135,11 @@ class RelayHandler(BaseHTTPRequestHandler):
         if first > last + 1 or (found and first >= blob.size > 0):
             self._reply(416, b"", "text/plain")
             return
+        try:
+            chunks = _primed(blob, first, last + 1) if self.command == "GET" and first <= last else iter(())
+        except NodeTrouble as trouble:
+            self._reply(410, str(trouble).encode(), "text/plain")
+            return
         codec = self.headers.get("X-Bascule-Codec", "")
         self.send_response(206 if found else 200)
         self.send_header("Content-Type", "application/octet-stream")
@@ -143,14 +149,12 @@ class RelayHandler(BaseHTTPRequestHandler):
         if not codec:
             self.send_header("Content-Length", str(last + 1 - first))
         self._end_headers()
-        if self.command != "HEAD":
-            self._send(blob, first, last + 1, codec)
-
-    def _send(self, blob: Blob, first: int, end: int, codec: str) -> None:
+        if self.command == "HEAD":
+            return
         if codec:
-            self._send_chunks(pack(codec, blob.read(first)))
-        elif blob.rebuild or end < blob.size:
-            self._send_chunks(_limited(blob.read(first), end - first))
+            self._send_chunks(pack(codec, chunks))
+        elif blob.rebuild or last + 1 < blob.size:
+            self._send_chunks(chunks)
         else:
             self._send_file(blob, first)
 
@@ -181,7 +185,15 @@ class RelayHandler(BaseHTTPRequestHandler):
             self.server.sent += sent
 
 
-def _limited(chunks: Iterable[bytes], left: int) -> Iterable[bytes]:
+def _primed(blob: Blob, first: int, end: int) -> Iterator[bytes]:
+    """A blob's bytes, the first of them read already: trouble comes before the reply's status. Raises NodeTrouble."""
+    if blob.failed:
+        raise NodeTrouble("blob-failed", blob.failed)
+    chunks = _limited(blob.read(first), end - first)
+    return itertools.chain([next(chunks)], chunks) if blob.rebuild else chunks
+
+
+def _limited(chunks: Iterable[bytes], left: int) -> Iterator[bytes]:
     for chunk in chunks:
         yield chunk[:left]
         left -= len(chunk)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import tarfile
 from typing import IO, Any, NamedTuple
@@ -63,19 +65,35 @@ def offer_content(root: str, image_id: str, wanted: list[int]) -> Offer:
     return Offer(config, layers, [layer["mediaType"] for layer in manifest["layers"]])
 
 
-def offer_save(docker: list[str], image_id: str, wanted: list[int], spool: Spool) -> Offer:
-    """From `docker save` into the spool: needs no root, but the image's room on the disk twice for a while."""
+def offer_save(docker: list[str], image_id: str, wanted: list[int], spool: str) -> Offer:
+    """From `docker save`: needs no root, but the image's room on the disk twice for a while.
+
+    What was saved is held open and has no name any more, so that nothing of it outlives the helper.
+    """
+    folder = os.path.join(spool, f"saved-{os.getpid()}")
+    for left in os.listdir(spool) if os.path.isdir(spool) else []:
+        if left.startswith("saved-") and not os.path.exists(f"/proc/{left[6:]}"):
+            shutil.rmtree(os.path.join(spool, left), ignore_errors=True)
+    try:
+        return _saved(docker, image_id, wanted, Spool(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _saved(docker: list[str], image_id: str, wanted: list[int], spool: Spool) -> Offer:
     with subprocess.Popen([*docker, "save", image_id], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as saving:
-        assert saving.stdout and saving.stderr
+        assert saving.stdout
+        assert saving.stderr
         try:
             found, small = _unpack(saving.stdout, spool)
         except (tarfile.TarError, OSError) as trouble:
             saving.kill()
             said = saving.stderr.read().decode(errors="replace").strip()
-            raise NodeTrouble("save-failed", said or str(trouble)) from trouble
+            full = isinstance(trouble, OSError) and trouble.errno == errno.ENOSPC
+            raise NodeTrouble("source-full" if full else "save-failed", said or str(trouble)) from trouble
         said = saving.stderr.read().decode(errors="replace").strip()
     if saving.returncode:
-        raise NodeTrouble("save-failed", said)
+        raise NodeTrouble("source-full" if "no space left" in said else "save-failed", said)
     return _from_archive(found, small, wanted, spool)
 
 
@@ -88,8 +106,6 @@ def _from_archive(found: dict[str, str], small: dict[str, bytes], wanted: list[i
     layers: list[Blob | None] = []
     for index, name in enumerate(names):
         layers.append(file_blob(found[name], spool.whole(found[name])) if index in wanted else None)
-    kept = {blob.digest for blob in layers if blob}
-    spool.remove([digest for digest in found.values() if digest not in kept])
     return Offer(config, layers, [TAR_LAYER] * len(layers))
 
 

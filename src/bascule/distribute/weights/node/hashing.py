@@ -12,20 +12,22 @@ from bascule.distribute.weights.manifest import RANDOM_BLOCKS, Entry, is_sampled
 BUFFER = 1 << 20
 
 
-def digest(path: str, entry: Entry, verify: str, seed: int, count: int = RANDOM_BLOCKS) -> str:
+def digest(path: str, entry: Entry, verify: str, seed: int) -> str:
     """sha256 of a file, or `sampled:` and that of its sampled blocks. Raises OSError."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        if is_sampled(entry, verify):
-            return sampled(fd, entry, seed, count)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-        return whole(fd)
+        return sampled(fd, entry, seed) if is_sampled(entry, verify) else whole(fd, entry.size)
     finally:
         os.close(fd)
 
 
-def whole(fd: int) -> str:
-    """sha256 of everything behind a descriptor."""
+def whole(fd: int, size: int) -> str:
+    """sha256 of everything behind a descriptor; the size tells whether it is worth a buffer."""
+    if size < BUFFER:
+        data = os.pread(fd, size + 1, 0)
+        if len(data) == size:
+            return hashlib.sha256(data).hexdigest()
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
     total, buffer = hashlib.sha256(), memoryview(bytearray(BUFFER))
     while got := os.readv(fd, [buffer]):
         total.update(buffer[:got])

@@ -115,8 +115,10 @@ class Helper:
             if self._source:
                 self._source.flush()
             target = self._target
-            gained = {"bytes": target.bytes, "hashed": target.hashed} if target else {}
-            self._emit({"event": "progress", **gained})  # also says that this node is alive
+            if target:
+                self._emit({"event": "progress", "bytes": target.bytes, "hashed": target.hashed})
+            else:
+                self._emit({"event": "alive"})
         os._exit(1)
 
     def _shelf(self) -> Source | Target:

@@ -34,7 +34,7 @@ def survey(path: str, seed: int) -> list[list[Any]]:
 
 
 def _files(root: str, dangling: list[str]) -> list[str]:
-    found = []
+    found: list[str] = []
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -50,7 +50,7 @@ def _row(root: str, name: str, seed: int) -> list[Any]:
         fd = os.open(os.path.join(root, name), os.O_RDONLY)
         try:
             size = os.fstat(fd).st_size
-            told = whole(fd) if size <= WHOLE_UP_TO else sampled(fd, Entry(name, size), seed, BLOCKS)
+            told = whole(fd, size) if size <= WHOLE_UP_TO else sampled(fd, Entry(name, size), seed, BLOCKS)
         finally:
             os.close(fd)
     except OSError as trouble:

@@ -229,7 +229,8 @@ class Target:
             if number not in self._visible:
                 os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns))
             result = digest(path, entry, self._verify, self._seed)
-            forget(path)
+            if entry.size > SMALL:
+                forget(path)
         except OSError as trouble:
             return f"unread: {trouble}"
         return result
