@@ -48,10 +48,13 @@ docs: install  ## write the generated pages of docs/ anew
 adder: engines  ## train the model in models/adder anew
 	.engines/vllm-0.32.0/bin/python models/make_adder.py models/adder
 
+lab: install  ## two hosts on this machine, each with its own network, sshd and dockerd (needs root)
+	$(BIN)/bascule lab up 2
+
 bench-startup: install  ## how long `bascule --help` and `bascule status` take
 	@$(BIN)/python benchmarks/startup.py
 
 clean:  ## remove what was installed into the checkout
 	rm -rf $(VENV) .engines
 
-.PHONY: help install engines demo test test-fast lint types format docs adder bench-startup clean
+.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup clean

@@ -88,7 +88,7 @@ def _of_class(node: ast.ClassDef, takers: Mapping[str, Taker]) -> Taker | None:
     bases = [takers[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in takers]
     status = _status(node)
     if made and (position := _position(made)) is not None:
-        return Taker(position - 1, status)
+        return Taker(position, status)
     if "code" in fields:
         return Taker(fields.index("code"))
     return Taker(bases[0].position, bases[0].status if status is None else status) if bases else None
@@ -108,8 +108,9 @@ def _functions(module: Module) -> dict[str, Taker]:
 
 
 def _position(function: ast.FunctionDef) -> int | None:
-    """Where a function takes `code: str`; an exit code is a number and no code of ours."""
-    for place, argument in enumerate(function.args.args):
+    """Where a function takes `code: str`, not counting self; an exit code is a number and no code of ours."""
+    arguments = [argument for argument in function.args.args if argument.arg != "self"]
+    for place, argument in enumerate(arguments):
         if argument.arg == "code" and isinstance(argument.annotation, ast.Name) and argument.annotation.id == "str":
             return place
     return None

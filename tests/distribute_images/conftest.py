@@ -45,7 +45,9 @@ class Bench:
         return Node(destination.split("@")[-1], destination)
 
     def layers(self, name: str, image: str) -> str:
-        return self.run(name, "docker", "image", "inspect", "--format", "{{.Id}} {{.RootFS.Layers}}", image, check=False)
+        return self.run(
+            name, "docker", "image", "inspect", "--format", "{{.Id}} {{.RootFS.Layers}}", image, check=False
+        )
 
     def remove_images(self, name: str) -> None:
         self.run(name, "sh", "-c", "docker image ls -aq | sort -u | xargs -r docker rmi -f")

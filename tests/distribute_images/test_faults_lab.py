@@ -155,7 +155,9 @@ def test_an_image_that_is_removed_from_the_source_meanwhile_is_named(bench: Benc
 
 def test_a_damaged_layer_never_arrives(bench: Bench) -> None:
     build(bench, "img:bad", (("good", 4), ("bad", 6)))
-    bench.run("h1", "sh", "-c", "printf x | dd of=$(ls -d /run/host/docker/overlay2/*/diff/bad/3) conv=notrunc seek=77 bs=1")
+    bench.run(
+        "h1", "sh", "-c", "printf x | dd of=$(ls -d /run/host/docker/overlay2/*/diff/bad/3) conv=notrunc seek=77 bs=1"
+    )
     got = bench.copy("img:bad", "root@h1", "h2", "h3")
     bench.run("h1", "docker", "rmi", "img:bad")
     for name in ("h2", "h3"):

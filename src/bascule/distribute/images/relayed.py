@@ -202,7 +202,7 @@ async def _receive(party: Party, name: str, session: Session, everyone: Mapping[
         method=step.method,
         token=secrets.token_hex(16),
     )
-    found = await _inspect(party, name, got["ref"])
+    found = await _inspect(party, name, session, got["ref"])
     wanted = party.known[job.source.name].wanted
     assert wanted is not None
     if odd := content.difference(wanted, found) if found else "docker does not have it after all":
@@ -235,10 +235,14 @@ def _upstreams(party: Party, name: str, everyone: Mapping[str, Ready | None]) ->
     return found, reasons[0]
 
 
-async def _inspect(party: Party, name: str, ref: str) -> Content | None:
+async def _inspect(party: Party, name: str, session: Session, ref: str) -> Content | None:
+    """What docker says that it has now; a dockerd that is just restarting is waited for."""
     taken = party.known[name]
     words = (*taken.docker, "image", "inspect", "--format", "{{json .}}", ref)
     result = await party.job.runners[name].run(words)
+    if not result.ok:
+        await session.ask("wait")
+        result = await party.job.runners[name].run(words)
     if not result.ok:
         return None
     return content.parse_content(json.loads(result.text), by_config=taken.store != "containerd")

@@ -95,6 +95,8 @@ class Fetcher:
                 if self._is_slow():
                     self._at += 1
                     return
+            if blob.have < blob.size:
+                self._next("the connection ended early")
         except (OSError, http.client.HTTPException, NodeTrouble) as trouble:
             if isinstance(trouble, NodeTrouble) and trouble.code in FINAL:
                 raise

@@ -132,6 +132,11 @@ class Helper:
         self.receiving = Receiving(plan, self.blobs, lambda what: self.tell(progress=what))
         return self.receiving.run()
 
+    def do_wait(self) -> None:
+        """Return once docker answers."""
+        assert self.receiving
+        self.receiving.docker.wait_back()
+
     def do_finish(self, tag: str) -> None:
         """Give the image its name, and forget the temporary one and the spool."""
         assert self.receiving

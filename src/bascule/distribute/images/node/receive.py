@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import hashlib
+import json
 import os
 import threading
 import time
@@ -68,7 +69,7 @@ class Receiving:
         """Name it, and leave nothing else."""
         self.docker.ask("tag", self.ref, tag)
         self._drop_reference()
-        self.spool.remove([blob.digest for blob in self.missing])
+        self._clear_spool()
         os.close(self._lock)
 
     def abandon(self) -> None:
@@ -77,7 +78,7 @@ class Receiving:
             self.docker.work("rmi", self.ref)
         else:
             self._drop_reference()
-        self.spool.remove([blob.digest for blob in self.missing])
+        self._clear_spool()
 
     def end(self) -> None:
         """Stop; what was fetched stays for the next copy."""
@@ -155,7 +156,12 @@ class Receiving:
     def _forget_parts(self) -> None:
         """A full disk is given back what this copy took of it."""
         self.fetcher.stop.set()
-        self.spool.remove([blob.digest for blob in self.missing])
+        self._clear_spool()
+
+    def _clear_spool(self) -> None:
+        """Also of layers that an earlier try fetched and docker has by now."""
+        listed = [layer["digest"] for layer in self.plan["layers"] if layer]
+        self.spool.remove([*listed, *json.loads(self.config)["rootfs"]["diff_ids"]])
 
     def _tell_often(self) -> None:
         while self.phase:

@@ -161,15 +161,17 @@ class RelayHandler(BaseHTTPRequestHandler):
     def _send_chunks(self, chunks: Iterable[bytes]) -> None:
         """Small pieces are gathered: a layer of small files has many of a few hundred bytes."""
         gathered = bytearray()
-        for chunk in chunks:
-            if len(chunk) >= CHUNK // 4 and not gathered:
-                self._send_bytes(chunk)
-                continue
-            gathered += chunk
-            if len(gathered) >= CHUNK // 4:
-                self._send_bytes(gathered)
-                gathered = bytearray()
-        self._send_bytes(gathered)
+        try:
+            for chunk in chunks:
+                if len(chunk) >= CHUNK // 4 and not gathered:
+                    self._send_bytes(chunk)
+                    continue
+                gathered += chunk
+                if len(gathered) >= CHUNK // 4:
+                    self._send_bytes(gathered)
+                    gathered = bytearray()
+        finally:
+            self._send_bytes(gathered)  # also when the rest is gone: then the next request is for that alone
 
     def _send_bytes(self, data: bytes | bytearray) -> None:
         self.connection.sendall(data)
