@@ -11,6 +11,9 @@ from pathlib import Path
 FORWARDED = ("code", "id")  # `finding.code`, `failure.id`: said elsewhere already
 
 
+_STAGES = {"readers": "probe", "images": "distribute", "weights": "distribute"}  # packages within a stage
+
+
 class Unresolved(Exception):
     """A code that reading alone can't tell; write it as a literal or as a constant of its module."""
 
@@ -47,16 +50,16 @@ class Module:
     @property
     def stage(self) -> str:
         """The package it is in: probe, watch, verify, …"""
-        return self.path.parent.name if self.path.parent.name != "readers" else "probe"
+        return _STAGES.get(self.path.parent.name, self.path.parent.name)
 
 
 def uses(package: Path) -> list[Use]:
     """All codes of a package, with every place that gives them. Raises Unresolved."""
-    modules = [_module(path) for path in sorted(package.rglob("*.py"))]
+    modules = [_module(path) for path in sorted(package.rglob("*.py")) if path.parent.name != "node"]  # sent to nodes
     shared = _shared_takers(modules)
     constants = {name: value for module in modules for name, value in module.constants.items()}
     found = {use for module in modules for use in _of_module(module, shared, constants, package)}
-    for path in package.rglob("failures.toml"):
+    for path in (*package.rglob("failures.toml"), *package.rglob("troubles.toml")):
         found |= set(_of_catalogue(path, package))
     return sorted(found)
 

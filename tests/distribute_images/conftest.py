@@ -42,7 +42,7 @@ class Bench:
 
     def node(self, destination: str) -> Node:
         """A node by its ssh destination, such as root@h1."""
-        return Node(destination.split("@")[-1], destination)
+        return Node(destination.rsplit("@", maxsplit=1)[-1], destination)
 
     def layers(self, name: str, image: str) -> str:
         return self.run(

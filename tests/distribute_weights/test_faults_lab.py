@@ -111,12 +111,12 @@ def test_byte_flipped_on_the_disk_between_two_tries_is_found_and_cured(bench):
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     bench.limit("h2", "")
-    part = bench.home("h2") / ".m.bascule-part/data/m.safetensors"
-    part = part.with_name("a.safetensors")
+    part = bench.home("h2") / ".m.bascule-part/data/a.safetensors"
     rows = [row for line in journal.read_text().splitlines() for row in json.loads(line) if row[0] == "a.safetensors"]
     flip(part, rows[0][2] + 1000)
     done = bench.copy("~/m", "h2")["h2"]
     assert isinstance(done, Receipt), done
+    assert done.notes == ("1 files were wrong and came again: a.safetensors",)
     assert is_right(bench, "h2")
 
 

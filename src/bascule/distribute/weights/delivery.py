@@ -34,6 +34,7 @@ class Delivery:
         self._route: Route | None = None
         self._used: set[Route] = set()
         self._arrived = False
+        self._notes: list[str] = []
         self._pull = self._held_then = self._tries = self._came_with = 0
         self.total = self.held = self.hashed = 0
         station.on_event = self._events.put_nowait
@@ -70,7 +71,7 @@ class Delivery:
             raise Refused(self.job.source.complain("changed", says, "\n".join(changed)))
         notes = [] if self.whole else (await self.station.ask("commit"))["notes"]
         self._tell("done")
-        return self._receipt(notes)
+        return self._receipt([*self._notes, *notes])
 
     def _to_hash_at_once(self) -> list[int]:
         """Files that the source won't hash while it sends them."""
@@ -117,6 +118,7 @@ class Delivery:
         if self._tries == TRIES:
             says = f"{len(wrong)} files arrived wrong, twice: {job.manifest.entries[wrong[0]].path}"
             raise Refused(self.station.complain("corrupt", says, said))
+        self._notes = [f"{len(wrong)} files were wrong and came again: {job.manifest.entries[wrong[0]].path}"]
         job.ledger.forget(self.name, wrong)
         self._arrived = False
         await self.station.ask("drop", files=wrong)

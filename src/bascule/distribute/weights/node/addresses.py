@@ -1,6 +1,5 @@
 """The IPv4 addresses of a node with the speed of their links, from the kernel, without iproute2."""
 # Files of /proc and /sys.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Makes a verified copy visible: by one rename, or, where a cache entry is there already, blobs, snapshots, refs."""
 # 100,000 files: plain strings and os calls, not Path objects.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Checksums of files, whole or by sampled blocks; hashlib lets other threads run meanwhile."""
 # File descriptors.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The helper on a node: answers the controller's questions on its channel, and ends with it."""
 # Runs on the node.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

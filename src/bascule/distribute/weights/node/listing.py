@@ -1,6 +1,5 @@
 """Reads a folder, a file or an entry of a Hugging Face cache into a manifest, before anything is sent."""
 # 100,000 files: plain strings and os calls, not Path objects.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

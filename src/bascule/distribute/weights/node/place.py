@@ -1,6 +1,5 @@
 """Where a target's files lie: the half copy beside the final place, its lock, its journal and its room."""
 # 100,000 files: plain strings and os calls, not Path objects.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Fetches what a target lacks from the node before it, over several connections at once."""
 # File descriptors.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ class Puller:
             self._why = str(trouble)
         except Trouble as trouble:
             self._why = ""
-            if trouble.kind != "changed":  # the source itself tells that
-                self._emit({"event": "trouble", **trouble.plain()})
+            self._emit({"event": "trouble", **trouble.plain()})
         self._end(asked)
 
     def _take(self) -> int | None:
@@ -120,7 +118,7 @@ class Puller:
             raise
         if state != GOOD:
             self._target.count(-got)
-            raise Trouble("changed", "a file changed at the source")
+            raise ConnectionError("a file changed at the node before")  # the source itself tells more
         self._target.finish(unit, digests)
 
     def _pieces(self, connection: socket.socket, unit: int, digests: list[list[Any]]) -> Iterator[int]:

@@ -1,6 +1,5 @@
 """Gives units to the node behind this one, over TCP: bound to one address, each connection by a token used once."""
 # File descriptors.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ TOKEN = 64  # hexadecimal digits
 REQUEST = struct.Struct(">I")  # the number of a unit
 WAIT, DATA, GOOD, CHANGED, NONE = b"w", b"d", b"k", b"c", b"n"
 STILL = 2.0  # seconds; how often a waiting peer hears that the wait is not a cut
-SILENCE = 10  # seconds without a byte that mean: cut
+SILENCE = 8  # seconds without a byte that mean: cut (twice that in the middle of a block)
 BUFFER = 1 << 20
 _TIME = struct.Struct("ll")
 
@@ -120,7 +119,8 @@ def _send_unit(shelf: Shelf, unit: Unit, connection: socket.socket) -> bool:
             continue
         try:
             if piece.length > SMALL:
-                good = _send_range(connection, fd, piece) and shelf.sent(piece, fd, None) and good
+                all_of_it = _send_range(connection, fd, piece)
+                good = shelf.sent(piece, fd, None) and all_of_it and good
             else:
                 data = os.pread(fd, piece.length, piece.offset)
                 kept += data.ljust(piece.length, b"\0")

@@ -1,6 +1,5 @@
 """The source's side: its shelf has every unit, and its files are hashed while they are sent."""
 # File descriptors.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """What an engine would read at a path: names with links followed, sizes and checksums, to compare nodes with."""
 # 100,000 files: plain strings and os calls, not Path objects.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """A target's side: a shelf that fills, unit by unit, with a journal for the next try and checksums of what arrived."""
 # 100,000 files: plain strings and os calls, not Path objects.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 

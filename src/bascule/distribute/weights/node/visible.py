@@ -1,6 +1,5 @@
 """What a target holds visibly already: nothing, the same, or something else that is never overwritten."""
 # 100,000 files: plain strings and os calls, not Path objects.
-# ruff: noqa: PTH
 
 from __future__ import annotations
 
