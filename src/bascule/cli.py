@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -15,9 +15,6 @@ from bascule.copying import app as copy
 from bascule.errors import BasculeError, RecipeError
 from bascule.lab.commands import app as lab
 from bascule.show.plain import JsonLines, out, print_json, say, tell_error
-
-if TYPE_CHECKING:
-    from bascule.journal import Journal
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -32,9 +29,9 @@ app = App(
 )
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
 Nodes = Annotated[list[str] | None, Parameter(name="--node", negative="")]
 Venvs = Annotated[list[str] | None, Parameter(name="--venv", negative="")]
-Run = Annotated[int | None, Parameter(allow_leading_hyphen=False)]
 
 
 def main() -> None:
@@ -86,12 +83,13 @@ def up(
     json
         Events as JSON lines on standard output; the last one has the exit status.
     """
+    from bascule.journal import Journal
     from bascule.request import read_request
     from bascule.show.screen import Screen
     from bascule.up import up as serve
 
     request = read_request(target, engine_flags, node or (), venv or (), service=service, port=port)
-    journal = _journal()
+    journal = Journal()
     screen = JsonLines() if json else Screen()
     journal.listen(screen.event)
     try:
@@ -129,18 +127,16 @@ def plan(
     json
         Print data for programs.
     """
+    from bascule.journal import Journal
     from bascule.plan import plan as make
     from bascule.request import read_request
     from bascule.show.tables import plan_lines
 
     request = read_request(target, engine_flags, node or (), venv or (), service=service, port=port)
-    planned = _interruptible(make(request, _journal(), lambda kind, **data: None))
+    planned = _interruptible(make(request, Journal(), lambda kind, **data: None))
     if isinstance(planned, int):
         return planned
-    if json:
-        print_json(planned)
-    else:
-        out("\n".join(plan_lines(planned)))
+    print_json(planned) if json else out("\n".join(plan_lines(planned)))
     return 0
 
 
@@ -155,19 +151,17 @@ def status(service: str | None = None, *, json: Json = False) -> int:
     json
         Print data for programs.
     """
+    from bascule.journal import Journal
     from bascule.operate.services import known, named, status_of_all
     from bascule.show.tables import status_lines
 
-    journal = _journal()
+    journal = Journal()
     services = [named(journal, service)] if service else known(journal)
 
     found = _interruptible(status_of_all(journal, services))
     if isinstance(found, int):
         return found
-    if json:
-        print_json(found)
-    else:
-        out("\n".join(status_lines(found)))
+    print_json(found) if json else out("\n".join(status_lines(found)))
     return 3 if any(one.unreachable for one in found) else 0
 
 
@@ -189,12 +183,13 @@ def logs(
     json
         One JSON object a line.
     """
+    from bascule.journal import Journal
     from bascule.operate.logs import lines
     from bascule.operate.services import named
 
     async def print_all() -> int:
         count = 0
-        async for line in lines(named(_journal(), service), follow=follow):
+        async for line in lines(named(Journal(), service), follow=follow):
             count += 1
             if json:
                 print_json(line, lines=True)
@@ -208,7 +203,9 @@ def logs(
 
 
 @app.command
-def why(run: Run = None, *, evidence: Annotated[bool, Parameter(negative="")] = False, json: Json = False) -> int:
+def why(
+    run: int | None = None, *, evidence: Annotated[bool, Parameter(negative="")] = False, json: Json = False
+) -> int:
     """Tell the story of a run: every candidate, verdict, evidence, change and time.
 
     Parameters
@@ -220,10 +217,11 @@ def why(run: Run = None, *, evidence: Annotated[bool, Parameter(negative="")] = 
     json
         Print all events for programs.
     """
+    from bascule.journal import Journal
     from bascule.operate.report import evidence_files, find_run
     from bascule.show.tables import story_lines
 
-    journal = _journal()
+    journal = Journal()
     number = find_run(journal, run)
     events = journal.events(number)
     files = evidence_files(journal, number)
@@ -247,11 +245,12 @@ def down(service: str | None = None, *, json: Json = False) -> int:
     json
         Print data for programs.
     """
+    from bascule.journal import Journal
     from bascule.operate.lock import service_lock
     from bascule.operate.services import down as stop
     from bascule.operate.services import named
 
-    journal = _journal()
+    journal = Journal()
     one = named(journal, service)
     with service_lock(journal.folder / "locks", one.name, f"down {one.name}"):
         stopped = _interruptible(stop(journal, one))
@@ -290,12 +289,6 @@ def init(path: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("bas
 
 app.command(copy)
 app.command(lab)
-
-
-def _journal() -> Journal:
-    from bascule.journal import Journal
-
-    return Journal()
 
 
 def _interruptible(work: Coroutine[Any, Any, Any]) -> Any:
