@@ -13,7 +13,7 @@ from bascule.launch import start as ranks
 from bascule.remote.connect import tellers
 from bascule.request import Request
 from bascule.stages import Bound
-from bascule.up import look_around, wanted_of
+from bascule.up import bind, look_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,7 @@ class Planned:
 async def plan(request: Request, journal: Journal, note: Callable[..., None]) -> list[Planned]:
     """Read everything, start nothing: candidates in the order in which they would be tried."""
     known = await look_around(request, note)
-    stages = Bound(
-        0,
-        journal,
-        {node.name: node for node in known.nodes},
-        known.runners,
-        known.model,
-        wanted_of(request.recipe),
-        known.candidates,
-        request.recipe.budget,
-        lambda _: None,
-        note,
-    )
+    stages = bind(known, request, journal, 0, lambda _: None, note)
     attempts = await stages.assess()
     return [await _planned(stages, attempt) for attempt in attempts]
 

@@ -84,23 +84,29 @@ def wanted_of(recipe: Recipe) -> Wanted:
     return Wanted(recipe.service, recipe.port, recipe.rendezvous_port, served, recipe.context)
 
 
+def bind(
+    known: Known,
+    request: Request,
+    journal: Journal,
+    run: int,
+    on_look: Callable[[Sequence[Rank]], None],
+    note: Callable[..., None],
+) -> Bound:
+    """The stages of this request over what is known."""
+    nodes = {node.name: node for node in known.nodes}
+    recipe = request.recipe
+    wanted = wanted_of(recipe)
+    return Bound(
+        run, journal, nodes, known.runners, known.model, wanted, known.candidates, recipe.budget, on_look, note
+    )
+
+
 async def _serve(request: Request, journal: Journal, run: int, on_look: Callable[[Sequence[Rank]], None]) -> int:
     def note(kind: str, **data: object) -> None:
         journal.record(run, kind, **data)
 
     known = await look_around(request, note)
-    stages = Bound(
-        run,
-        journal,
-        {node.name: node for node in known.nodes},
-        known.runners,
-        known.model,
-        wanted_of(request.recipe),
-        known.candidates,
-        request.recipe.budget,
-        on_look,
-        note,
-    )
+    stages = bind(known, request, journal, run, on_look, note)
     try:
         verdict, attempts = await pivot(stages)
         return await _conclude(verdict, attempts, stages, note)

@@ -17,18 +17,26 @@ leader() {
   [ -n "$state" ] && [ "$state" != Z ] && echo "$pid"
 }
 
-# members DIR: the pids of all processes of a rank: its session, and whoever carries its mark in the environment.
+# session DIR: the number of the rank's session, unless another process has that number by now.
+session() {
+  [ -r "$1/pid" ] || return 0
+  read -r pid began boot <"$1/pid"
+  now=$(start_time "$pid")
+  [ "$boot" = "$(boot_id)" ] && { [ -z "$now" ] || [ "$now" = "$began" ]; } && echo "$pid"
+  return 0
+}
+
+# members DIR...: the pids of all processes of these ranks: their sessions, and whoever carries their mark in the
+# environment. One look over /proc for all of them.
 members() {
-  name=$(basename "$1")
-  if [ -r "$1/pid" ]; then
-    read -r pid began boot <"$1/pid"
-    now=$(start_time "$pid")
-    if [ "$boot" = "$(boot_id)" ] && { [ -z "$now" ] || [ "$now" = "$began" ]; }; then
-      cat /proc/[0-9]*/stat 2>/dev/null |
-        awk -v session="$pid" '{ id = $1; sub(/^.*\) /, ""); if ($4 == session && $1 != "Z") print id }'
-    fi
-  fi
-  grep -lzxF "BASCULE_RANK=$name" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3
+  sessions=" "
+  for dir in "$@"; do sessions="$sessions$(session "$dir") "; done
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v sessions="$sessions" '
+    { id = $1; sub(/^.*\) /, ""); if ($1 != "Z" && index(sessions, " " $4 " ")) print id }'
+  count=$#
+  for dir in "$@"; do set -- "$@" -e "BASCULE_RANK=$(basename "$dir")"; done
+  shift "$count"
+  grep -lzxF "$@" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3
 }
 
 # describe DIR: one block about a rank; "alive" means that any process of it is left.
@@ -66,22 +74,22 @@ observe() {
 # stop ROOT GRACE NAME...: TERM, then KILL after GRACE seconds, until nothing of the ranks is left.
 stop() {
   root=$1; grace=$2; shift 2
-  signal_all TERM "$root" "$@"
-  tries=$((grace * 5))
-  while [ "$tries" -gt 0 ] && [ -n "$(all_members "$root" "$@")" ]; do sleep 0.2; tries=$((tries - 1)); done
-  tries=25
-  while [ "$tries" -gt 0 ] && [ -n "$(all_members "$root" "$@")" ]; do
-    signal_all KILL "$root" "$@"; sleep 0.2; tries=$((tries - 1))
-  done
-  left=$(all_members "$root" "$@")
+  [ $# -gt 0 ] || return 0
+  count=$#
+  for name in "$@"; do set -- "$@" "$root/$name"; done
+  shift "$count"
+  signal_all TERM "$@"
+  end=$(($(date +%s) + grace))
+  while [ -n "$(members "$@")" ] && [ "$(date +%s)" -lt "$end" ]; do sleep 0.2; done
+  end=$(($(date +%s) + 10))
+  while [ -n "$(members "$@")" ] && [ "$(date +%s)" -lt "$end" ]; do signal_all KILL "$@"; sleep 0.2; done
+  left=$(members "$@")
   [ -z "$left" ] || { echo "still there: $left" >&2; return 1; }
 }
 
-all_members() { base=$1; shift; for one in "$@"; do members "$base/$one"; done; }
-
 signal_all() {
   sent=$1; shift
-  for process in $(all_members "$@"); do kill "-$sent" "$process" 2>/dev/null; done
+  for process in $(members "$@"); do kill "-$sent" "$process" 2>/dev/null; done
   return 0
 }
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+from collections.abc import Callable
 
 from bascule.distribute.weights.manifest import RANDOM_BLOCKS, Entry, is_sampled, sampled_blocks
 
@@ -30,6 +32,28 @@ def whole(fd: int, size: int) -> str:
     total, buffer = hashlib.sha256(), memoryview(bytearray(BUFFER))
     while got := os.readv(fd, [buffer]):
         total.update(buffer[:got])
+    return total.hexdigest()
+
+
+def growing(path: str, size: int, grown: Callable[[int], int]) -> str:
+    """sha256 of a file that still grows: `grown` waits until there is more than so many bytes, and says how many.
+
+    What was read is not needed again: weights in the page cache compete with the engine for memory.
+    """
+    total, buffer, at = hashlib.sha256(), memoryview(bytearray(BUFFER)), 0
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        while at < size:
+            begin, end = at, grown(at)
+            while at < end:
+                got = os.preadv(fd, [buffer[: min(BUFFER, end - at)]], at)
+                if not got:
+                    raise OSError(errno.EIO, "it is shorter than it was", path)
+                total.update(buffer[:got])
+                at += got
+            os.posix_fadvise(fd, begin, end - begin, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
     return total.hexdigest()
 
 

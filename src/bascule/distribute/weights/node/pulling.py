@@ -136,9 +136,10 @@ class Puller:
         at, end = piece.offset, piece.offset + piece.length
         with self._target.writing(piece) as fd:
             while at < end:
-                got = connection.recv_into(buffer, min(BUFFER, end - at), socket.MSG_WAITALL)
-                if not got:
-                    raise ConnectionError("closed by the other side")
+                want = min(BUFFER, end - at)
+                got = connection.recv_into(buffer, want, socket.MSG_WAITALL)
+                if got < want:
+                    raise ConnectionError("closed by the other side, or silent")
                 self._target.put(fd, buffer[:got], at)
                 at += got
                 yield got

@@ -16,8 +16,8 @@ TOKEN = 64  # hexadecimal digits
 REQUEST = struct.Struct(">I")  # the number of a unit
 WAIT, DATA, GOOD, CHANGED, NONE = b"w", b"d", b"k", b"c", b"n"
 STILL = 2.0  # seconds; how often a waiting peer hears that the wait is not a cut
-SILENCE = 8  # seconds without a byte that mean: cut (twice that in the middle of a block)
-BUFFER = 1 << 20
+SILENCE = 8  # seconds in which a block must have come; else the connection counts as cut
+BUFFER = 1 << 19  # bytes of a block: 64 kB/s are fast enough
 _TIME = struct.Struct("ll")
 
 
@@ -82,13 +82,10 @@ def tune(connection: socket.socket) -> None:
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes. Raises ConnectionError at the end, BlockingIOError after SILENCE."""
+    """Exactly so many bytes, all within SILENCE. Raises OSError."""
     data = connection.recv(size, socket.MSG_WAITALL)
-    while len(data) < size:
-        more = connection.recv(size - len(data), socket.MSG_WAITALL)
-        if not more:
-            raise ConnectionError("closed by the other side")
-        data += more
+    if len(data) < size:
+        raise ConnectionError("closed by the other side, or silent")
     return data
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bascule.distribute.weights.manifest import Manifest, is_sampled
-from bascule.distribute.weights.node.hashing import digest, forget, settle
+from bascule.distribute.weights.node.hashing import digest, forget, growing, settle
 from bascule.distribute.weights.node.place import MARGIN, Place, disk_trouble, sync_file_system
 from bascule.distribute.weights.node.visible import look
 from bascule.distribute.weights.node.wire import Trouble, submit
@@ -36,6 +36,7 @@ class Target:
         self._pending: Counter[int] = Counter()  # pieces that a file waits for
         self._visible: frozenset[int] = frozenset()
         self._hashing = 0  # files in the pool
+        self._growing: dict[int, list[tuple[int, int]]] = {}  # files that are hashed while they arrive: unit, offset
         self._told = False  # that all has arrived
         self._journal = -1
         self._counting = threading.Lock()
@@ -47,6 +48,8 @@ class Target:
         if not seen.whole:
             self.place.lock()
             seen = look(self.place)  # another copy may have ended meanwhile
+            if seen.whole:
+                self.place.release()
         self._visible = seen.files
         there = {number: ((0, self.manifest.entries[number].size),) for number in seen.files}
         if not seen.whole:
@@ -135,13 +138,14 @@ class Target:
         with self._news:
             if unit not in self._missing:
                 return
-            os.write(self._journal, lines_of(self.units[unit], self.manifest))
+            self._note(unit)
             self._missing.discard(unit)
             self._pending.subtract(piece.file for piece in self.units[unit])
+            self._follow(self.units[unit][0].file)
             ready = {p.file for p in self.units[unit] if not self._pending[p.file]} - told - self._visible
             self._news.notify_all()
         self.hashed += len(told)
-        self._hash(sorted(ready))
+        self._hash(sorted(ready - self._growing.keys()))
         if not self._missing:
             self._arrived()
 
@@ -150,6 +154,7 @@ class Target:
         wrong = set(files)
         with self._news:
             self._told = False
+            self._growing.clear()
             for unit, pieces in enumerate(self.units):
                 if unit not in self._missing and any(piece.file in wrong for piece in pieces):
                     self._missing.add(unit)
@@ -209,12 +214,7 @@ class Target:
         if self._verify == "full" and len(numbers) > 1:
             sync_file_system(self.place.data)  # once for many small files
         found = [[number, self._digest(number)] for number in numbers]
-        self._emit({"event": "digests", "files": found})
-        with self._news:
-            self._hashing -= len(numbers)
-            self.hashed += len(numbers)
-        if not self._missing:
-            self._arrived()
+        self._tell(found)
 
     def _digest(self, number: int) -> str:
         """From what the kernel holds; with `full`, and for sampled files, from the disk."""
@@ -233,6 +233,49 @@ class Target:
         except OSError as trouble:
             return f"unread: {trouble}"
         return result
+
+    def _follow(self, number: int) -> None:
+        """Begin to hash a large file while it arrives, so that its last byte is not the beginning of a long wait."""
+        entry = self.manifest.entries[number]
+        by_itself = entry.size > SMALL and entry.spans is None and number not in self._growing
+        if by_itself and self._verify != "full" and not is_sampled(entry, self._verify):
+            pieces = ((unit, piece) for unit, pieces in enumerate(self.units) for piece in pieces[:1])
+            self._growing[number] = [(unit, piece.offset) for unit, piece in pieces if piece.file == number]
+            self._hashing += 1
+            submit(self._pool, self._hash_growing, number)
+
+    def _hash_growing(self, number: int) -> None:
+        entry, ranges = self.manifest.entries[number], self._growing[number]
+
+        def end() -> int:
+            return next((offset for unit, offset in ranges if unit in self._missing), entry.size)
+
+        def grown(at: int) -> int:
+            with self._news:
+                self._news.wait_for(lambda: end() > at)
+                return end()
+
+        path = os.path.join(self.place.data, entry.path)
+        try:
+            found = growing(path, entry.size, grown)
+            os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns))
+        except OSError as trouble:
+            found = f"unread: {trouble}"
+        self._tell([[number, found]])
+
+    def _note(self, unit: int) -> None:
+        try:
+            os.write(self._journal, lines_of(self.units[unit], self.manifest))
+        except OSError as trouble:
+            raise disk_trouble(trouble, self.place.journal) from trouble
+
+    def _tell(self, found: list[list[Any]]) -> None:
+        self._emit({"event": "digests", "files": found})
+        with self._news:
+            self._hashing -= len(found)
+            self.hashed += len(found)
+        if not self._missing:
+            self._arrived()
 
     def _arrived(self) -> None:
         with self._news:
