@@ -83,10 +83,11 @@ class CopyLab:
         for host in self.lab.hosts:
             hosts.limit(host, "fabric", rate)
 
-    def empty(self, names: Sequence[str]) -> None:
-        """Remove every image and spool of these hosts, and let the disk come to rest."""
+    def empty(self, names: Sequence[str], but: str = "") -> None:
+        """Remove every image but one, and the spool, of these hosts, and let the disk come to rest."""
+        listed = "docker image ls --format '{{.Repository}}:{{.Tag}}'"
         for name in names:
-            self.run(name, "docker image ls -aq | sort -u | xargs -r docker rmi -f; rm -rf /home/op/.cache")
+            self.run(name, f"{listed} | grep -vx '{but}' | xargs -r docker rmi -f; rm -rf /home/op/.cache")
         subprocess.run(["sync"], check=True)
 
     def baseline(self, image: str, name: str) -> None:

@@ -24,7 +24,7 @@ Reply = tuple[Sum, str]
 ALL_SUMS: list[Sum] = [(a, b) for a in range(100) for b in range(100)]
 CANONICAL = "What is {a} + {b}?"
 THINK_END = "</think>"
-LONGEST_REPLY = 96  # tokens; a right reply has at most 73
+LONGEST_REPLY = 96  # tokens; a right reply has at most 71
 
 
 def final_answer(text: str) -> str:
@@ -121,8 +121,11 @@ def ask_once(url: str, model: str, pair: Sum, thinking: bool) -> Reply:
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=300) as response:
-        message = json.load(response)["choices"][0]["message"]
+    try:
+        with urllib.request.urlopen(request, timeout=300) as response:
+            message = json.load(response)["choices"][0]["message"]
+    except (OSError, ValueError, LookupError) as error:
+        raise SystemExit(f"evaluate_adder: no answer from {request.full_url}: {error!r}") from error
     return pair, message.get("content") or ""
 
 

@@ -76,6 +76,35 @@ def test_nodes_that_cannot_reach_each_other_get_a_tunnel(bench: Bench) -> None:
     assert got.sent > 35 * MIB
 
 
+def test_without_a_forward_it_goes_through_the_controller(bench: Bench) -> None:
+    hosts.cut(bench.host("h1"), bench.host("h3"))
+    config = bench.lab.host_folder(bench.host("h3")) / "sshd_config"
+    before = config.read_text()
+    config.write_text(before + "AllowTcpForwarding no\n")
+    restart_sshd(bench, "h3")
+    try:
+        got = received(bench.copy("img:v2", "root@h1", "h3")["h3"])
+    finally:
+        config.write_text(before)
+        restart_sshd(bench, "h3")
+    assert got.method == "stream"
+    assert bench.layers("h3", "img:v2") == bench.layers("h1", "img:v2")
+
+
+def test_a_slow_link_is_packed_and_a_slow_target_comes_last(bench: Bench) -> None:
+    folder = bench.lab.host_folder(bench.host("h1")) / "build"
+    folder.mkdir(exist_ok=True)
+    (folder / "words").write_bytes(b"".join(b"%d words of %d\n" % (number, number % 7) for number in range(900_000)))
+    (folder / "Dockerfile").write_text("FROM scratch\nADD words /\nCMD /x\n")
+    bench.run("h1", "docker", "build", "--quiet", "--tag", "img:words", "/run/host/build")
+    hosts.limit(bench.host("h2"), "fabric", "30mbit")
+    got = {name: received(each) for name, each in bench.copy("img:words", "root@h1", "h2", "h3").items()}
+    assert got["h2"].sent < 0.4 * got["h3"].sent
+    assert any("times as fast" in reason for reason in got["h2"].reasons)
+    assert got["h3"].seconds < got["h2"].seconds
+    assert bench.layers("h2", "img:words") == bench.layers("h1", "img:words")
+
+
 def test_a_receipt_tells_content(bench: Bench) -> None:
     nodes = [bench.node("h1"), bench.node("h2")]
     runners = connect(nodes)
@@ -106,6 +135,12 @@ def test_the_wrong_architecture_and_no_rights_are_refused_before_a_byte(bench: B
     assert isinstance(missing, Finding)
     assert missing.code == "artefact-missing"
     assert sent_bytes(bench, "h1", "fab0") - before < 0.1 * MIB
+
+
+def restart_sshd(bench: Bench, host: str) -> None:
+    hosts.stop(bench.lab, bench.host(host), "sshd")
+    hosts.start(bench.lab, bench.host(host), "sshd")
+    bench.run(host, "sh", "-c", "until ss -Hltn sport = :22 | grep -q .; do sleep 0.1; done")
 
 
 # The same image with another architecture in its config, as a docker archive.

@@ -85,7 +85,7 @@ def test_a_wrong_digest_is_never_named(tmp_path: Path, spool: Spool) -> None:
         Fetcher([upstream], spool).fetch(blob)
     assert trouble.value.code == "layer-corrupt"
     assert not blob.done
-    assert os.listdir(spool.folder) == []
+    assert list(Path(spool.folder).iterdir()) == []
 
 
 def test_a_wrong_relay_is_bettered_by_the_source(tmp_path: Path, spool: Spool) -> None:

@@ -153,7 +153,8 @@ def test_source_that_changes_never_makes_a_mixed_folder(bench):
     model(bench)
     bench.limit("h2", "400mbit")
     config = bench.home("h1") / "m/config.json"  # sent already by then
-    done = bench.copy("~/m", "h2", "h3", on_progress=until(100 * MIB, lambda: config.write_text('{"a": 1}')))
+    config.write_text('{"a":  1}')
+    done = bench.copy("~/m", "h2", "h3", on_progress=until(100 * MIB, lambda: config.write_text("{}")))
     for host in ("h2", "h3"):
         assert (done[host].code, done[host].fate) == ("weights-changed", Fate.AGAIN), done
         assert "config.json" in done[host].says

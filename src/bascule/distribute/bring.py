@@ -90,12 +90,12 @@ def _teller(what: str, note: Callable[..., None]) -> Callable[[Any], None]:
     told: dict[str, tuple[float, str]] = {}
 
     def tell(progress: Any) -> None:
-        at, phase = told.get(progress.target, (0.0, ""))
-        now = time.monotonic()
-        if now - at < TELL_EVERY and str(progress.phase) == phase:
-            return
-        told[progress.target] = (now, str(progress.phase))
         done = getattr(progress, "done", getattr(progress, "bytes", 0))
+        at, word = told.get(progress.target, (0.0, ""))
+        now, new = time.monotonic(), f"{progress.phase} {done}"
+        if new == word or (now - at < TELL_EVERY and word.startswith(f"{progress.phase} ")):
+            return
+        told[progress.target] = (now, new)
         note(
             "copying",
             what=what,

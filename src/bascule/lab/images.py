@@ -19,7 +19,7 @@ PACKAGES = (
 )  # fmt: skip
 SITE = "usr/local/lib/python3.11/dist-packages"
 # Left out of every layer: what no start needs.
-IGNORED = ("__pycache__", "pip", "pip-*", "setuptools", "setuptools-*", "torch/test", "torch/include", "torch/share")
+IGNORED = ("__pycache__", "pip", "pip-*", "torch/test", "torch/include", "torch/share")
 MIDDLE = ("torch", "torch-*", "torchgen", "functorch", "numpy", "numpy-*", "numpy.libs", "sympy", "sympy-*")
 
 

@@ -14,6 +14,7 @@ from bascule.remote import shell
 from bascule.remote.ssh import ssh_words
 
 LONGEST_LINE = 64 * 1024 * 1024  # bytes
+BEGIN_WITHIN = 30.0  # seconds from the start of ssh to that of the process
 PATIENCE = 3.0  # seconds that a process has to end once its input is closed
 _COMPLAINTS = 4000  # bytes of standard error that are kept
 
@@ -79,15 +80,15 @@ class Channel:
         says = f"the connection to {self.node.name} ended early"
         return NodeUnreachable("node-unreachable", says, seen=self.complaint or f"exit {self._process.returncode}")
 
-    async def end(self) -> None:
-        """Close its input and, when that is not enough, end its process group."""
+    async def end(self, patience: float = PATIENCE) -> None:
+        """Close its input and, when that is not enough after `patience` seconds, end its process group."""
         self.end_input()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), PATIENCE)
+                await asyncio.wait_for(self._process.wait(), patience if number is None else PATIENCE)
                 break
         self._listener.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -107,15 +108,16 @@ async def open_channel(node: Node, argv: Sequence[str]) -> AsyncIterator[Channel
     """
     script = f"echo {shell.BEGIN_MARKER}; exec {shell.line(argv)}"
     async with child(node, _words(node, script)) as channel:
-        while (line := await channel.line()) != f"{shell.BEGIN_MARKER}\n".encode():
-            if not line:
-                raise await channel.lost()
+        await _begun(channel)
         yield channel
 
 
 @contextlib.asynccontextmanager
-async def child(node: Node, words: Sequence[str]) -> AsyncIterator[Channel]:
-    """A process here that has to do with the node, such as a forward of ssh; it ends with the context."""
+async def child(node: Node, words: Sequence[str], *, patience: float = PATIENCE) -> AsyncIterator[Channel]:
+    """A process here that has to do with the node, such as a forward of ssh; it ends with the context.
+
+    patience is for those that end by themselves once their input is closed.
+    """
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
@@ -129,7 +131,19 @@ async def child(node: Node, words: Sequence[str]) -> AsyncIterator[Channel]:
     try:
         yield channel
     finally:
-        await asyncio.shield(channel.end())
+        await asyncio.shield(channel.end(patience))
+
+
+async def _begun(channel: Channel) -> None:
+    """Read up to the begin marker."""
+    try:
+        async with asyncio.timeout(BEGIN_WITHIN):
+            while (line := await channel.line()) != f"{shell.BEGIN_MARKER}\n".encode():
+                if not line:
+                    raise await channel.lost()
+    except TimeoutError:
+        says = f"{channel.node.name} began nothing within {BEGIN_WITHIN:g} s"
+        raise NodeUnreachable("node-unreachable", says, seen=channel.complaint or says) from None
 
 
 def _words(node: Node, script: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ class Outcome:
 def sums(seed: int) -> tuple[Sum, ...]:
     """The sum everybody can read along, and two that change from run to run."""
     chance = random.Random(seed)
-    return (Sum(17, 25), *(Sum(chance.randint(0, 99), chance.randint(0, 99)) for _ in range(2)))
+    return (Sum(17, 25), *(Sum(chance.randint(10, 99), chance.randint(10, 99)) for _ in range(2)))
 
 
 def right_answer(asked: Sum, answer: Answer, thinks: bool) -> Outcome:

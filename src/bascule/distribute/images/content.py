@@ -69,8 +69,11 @@ def parse_content(raw: dict[str, Any], *, by_config: bool) -> Content:
 
 def difference(wanted: Content, found: Content) -> str:
     """In words what is not the same; empty when it is the same image."""
+    if len(found.diff_ids) > len(wanted.diff_ids):
+        return f"it has {len(found.diff_ids)} layers instead of {len(wanted.diff_ids)}"
     if wanted.diff_ids != found.diff_ids:
-        odd = next((i for i, pair in enumerate(_pairs(wanted, found)) if pair[0] != pair[1]), 0)
+        same = (one == other for one, other in zip(wanted.diff_ids, (*found.diff_ids, ""), strict=False))
+        odd = next((index for index, alike in enumerate(same) if not alike), len(found.diff_ids))
         return f"layer {odd + 1} of {len(wanted.diff_ids)} differs, or is not there"
     if wanted.config_digest and found.config_digest and wanted.config_digest != found.config_digest:
         return f"the config is {found.config_digest[:19]}, not {wanted.config_digest[:19]}"
@@ -85,9 +88,3 @@ def name_of(image: str) -> str:
     if found:
         return f"{found['repository']}:sha256-{found['hex'][:12]}"
     return image
-
-
-def _pairs(one: Content, other: Content) -> list[tuple[str, str]]:
-    longest = max(len(one.diff_ids), len(other.diff_ids))
-    left, right = ((*each.diff_ids, *[""] * (longest - len(each.diff_ids))) for each in (one, other))
-    return list(zip(left, right, strict=True))

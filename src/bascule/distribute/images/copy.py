@@ -109,7 +109,7 @@ def _step(job: Job, node: Node, known: Mapping[str, Inventory]) -> plan.Step | N
     if refusal := plan.refuse(job.image, source, node.name, target):
         job.conclude(node.name, troubles.of_refusal(refusal, node.name, datetime.now(UTC)))
         return None
-    step = plan.step(source, node.name, target)
+    step = plan.step(source, node.name, target, hollow=node.name in job.hollow)
     if step.method == "nothing" and target.wanted:
         job.conclude(node.name, Receipt(target.wanted, reasons=step.reasons))
         return None

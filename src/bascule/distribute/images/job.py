@@ -22,6 +22,7 @@ class Job:
     runners: Runners
     tell: Callable[[CopyProgress], None]
     distrust: bool = False  # the source's folders gave wrong bytes
+    hollow: set[str] = field(default_factory=set)  # targets whose store has shared layers without their bytes
     outcomes: dict[str, Receipt | Finding] = field(default_factory=dict)
 
     def conclude(self, name: str, outcome: Receipt | Finding) -> None:

@@ -10,10 +10,14 @@ from bascule.distribute.images import content, inventory
 from bascule.distribute.images.content import Receipt
 from bascule.distribute.images.inventory import Inventory
 from bascule.distribute.images.job import Job
+from bascule.distribute.images.node.ingest import trouble_of
 from bascule.distribute.images.plan import Step
 from bascule.distribute.images.progress import Meter
+from bascule.distribute.images.session import HelperTrouble
 from bascule.errors import NodeUnreachable
 from bascule.remote.channel import Channel, open_channel
+
+LOST = 255  # exit status of ssh when the connection is lost
 
 
 async def copy(job: Job, node: Node, known: Mapping[str, Inventory], step: Step) -> None:
@@ -31,12 +35,15 @@ async def copy(job: Job, node: Node, known: Mapping[str, Inventory], step: Step)
                 sent += len(data)
                 job.tell(meter.look("copies", sent, max(sent, source.wanted.size), time.monotonic()))
             if await saving.status():
-                raise await _failed(saving)
+                raise await _failed(saving, "save-failed")
             loading.end_input()
             job.tell(meter.look("docker unpacks", sent, sent, time.monotonic()))
             if await loading.status():
-                raise await _failed(loading)
+                raise await _failed(loading, "docker-failed")
         found = (await inventory.take(job.runners[node.name], job.image)).wanted
+    except HelperTrouble as trouble:
+        job.fail(node.name, trouble.code, trouble.seen)
+        return
     except NodeUnreachable as lost:
         job.fail(node.name, lost.code, lost.seen or lost.says)
         return
@@ -47,7 +54,10 @@ async def copy(job: Job, node: Node, known: Mapping[str, Inventory], step: Step)
         job.conclude(node.name, Receipt(found, sent, 0, time.monotonic() - began, "stream", step.reasons))
 
 
-async def _failed(channel: Channel) -> NodeUnreachable:
-    lost = await channel.lost()
-    lost.code = "docker-gone"
-    return lost
+async def _failed(channel: Channel, code: str) -> HelperTrouble | NodeUnreachable:
+    """What docker said last; ssh has 255 for a lost connection."""
+    lost, status = await channel.lost(), await channel.status()
+    if status == LOST:
+        return lost
+    named = trouble_of(channel.said, status)
+    return HelperTrouble(named.code if named.code != "docker-failed" else code, named.seen)

@@ -82,26 +82,33 @@ def source_mode(source: Inventory, distrust: bool = False) -> tuple[Mode, str]:
     return "save", f"docker save writes the image to the source's disk first: {why}"
 
 
-def step(source: Inventory, name: str, target: Inventory) -> Step:
-    """The method for one target that is not refused."""
+def step(source: Inventory, name: str, target: Inventory, *, hollow: bool = False) -> Step:
+    """The method for one target that is not refused; hollow when a pull left it without the bytes of shared layers."""
     wanted = source.wanted
     assert wanted is not None
-    if target.wanted and not difference(wanted, target.wanted):
-        return Step(name, "nothing", (), ("it has the same layers and config",))
     everything = tuple(range(len(wanted.diff_ids)))
-    for which, node in (("the source", source), (name, target)):
-        if not node.helper:
-            why = f"python3 (3.9 or newer) is missing on {which}: docker save is piped into docker load"
-            return Step(name, "stream", everything, (why,))
-    if target.store == "containerd":
-        return Step(name, "pull", everything, ("its containerd store takes a pull, and skips the layers that it has",))
     there = max((_common(wanted.diff_ids, chain) for chain in target.chains), default=0)
-    if there:
-        why = f"it has the lower {there} of {len(everything)} layers: docker load of the others alone"
-        return Step(name, "load", everything[there:], (why,))
-    if target.rootless:
-        return Step(name, "load", everything, ("its docker is rootless: it can't pull from 127.0.0.1",))
-    return Step(name, "pull", everything, ("it has no layer of it: a pull unpacks while the layers come",))
+    lower = f"it has the lower {there} of {len(everything)} layers"
+    missing = everything[there:]
+    method: Method = "pull"
+    if target.wanted and not difference(wanted, target.wanted):
+        method, missing, why = "nothing", (), "it has the same layers and config"
+    elif not source.helper or not target.helper:
+        which = name if source.helper else "the source"
+        why = f"python3 (3.9 or newer) is missing on {which}: docker save is piped into docker load"
+        method, missing = "stream", everything
+    elif hollow:
+        method, missing = "load", everything
+        why = "its containerd keeps shared layers only in packed form: all of them are loaded"
+    elif target.store == "containerd":
+        why = f"{lower} in containerd, whose pull skips them"
+    elif there:
+        method, why = "load", f"{lower}: docker load of the others alone"
+    elif target.rootless:
+        method, why = "load", "its docker is rootless: it can't pull from 127.0.0.1"
+    else:
+        why = "it has no layer of it: a pull unpacks while the layers come"
+    return Step(name, method, missing, (why,))
 
 
 def lacks_room(name: str, target: Inventory, method: Method, sizes: Sequence[int]) -> Refusal | None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bascule.core.nouns import Node
-from bascule.distribute.images import content, plan, troubles
+from bascule.distribute.images import content, pipe, plan, troubles
 from bascule.distribute.images.content import Content, Receipt
 from bascule.distribute.images.inventory import Inventory
 from bascule.distribute.images.job import Job
@@ -23,6 +23,7 @@ from bascule.distribute.images.tunnel import tunnel
 from bascule.errors import NodeUnreachable
 
 PROBE = 2 << 20  # bytes; the helper takes four times as many when they come too fast to tell
+ALL_READY_WITHIN = 10.0  # seconds that targets wait for each other before they begin
 MEASURED_BELOW = 300e6  # bytes a second; no packer is faster than such a link
 
 
@@ -145,17 +146,26 @@ async def _target(party: Party, name: str) -> None:
         async with open_session(node, "") as session, contextlib.AsyncExitStack() as stack:
             mine = await _get_ready(party, name, session, stack)
             ready.set_result(mine)
-            everyone = {each: await party.ready[each] for each in party.steps}
+            everyone = await _everyone(party)
             party.job.conclude(name, await _receive(party, name, session, everyone))
             party.end(name)
             await party.over.wait()
     except (HelperTrouble, NodeUnreachable, TimeoutError) as trouble:
-        if not isinstance(party.job.outcomes.get(name), Receipt):
+        if isinstance(trouble, NodeUnreachable) and trouble.code == "no-forwarding":
+            why = f"{trouble.seen}: docker save is piped into docker load through the controller"
+            await pipe.copy(party.job, node, party.known, replace(party.steps[name], method="stream", reasons=(why,)))
+        elif not isinstance(party.job.outcomes.get(name), Receipt):
             party.job.fail(name, *await _explained(party, trouble))
     finally:
         if not ready.done():
             ready.set_result(None)
         party.end(name)
+
+
+async def _everyone(party: Party) -> dict[str, Ready | None]:
+    """Who is ready; nobody waits for long for one that is not."""
+    await asyncio.wait(party.ready.values(), timeout=ALL_READY_WITHIN)
+    return {each: ready.result() if ready.done() else None for each, ready in party.ready.items()}
 
 
 async def _get_ready(party: Party, name: str, session: Session, stack: contextlib.AsyncExitStack) -> Ready:
@@ -173,7 +183,11 @@ async def _get_ready(party: Party, name: str, session: Session, stack: contextli
         except HelperTrouble:
             port = await stack.enter_async_context(tunnel(party.job.source, source.host, source.port, node))
             source = replace(source, host="127.0.0.1", port=port)
-            rate = await _probe(session, source, size)
+            try:
+                rate = await _probe(session, source, size)
+            except HelperTrouble as trouble:
+                says = f"{name} reaches {source.name} neither directly nor through a forward of ssh"
+                raise NodeUnreachable("no-forwarding", says, seen=trouble.seen) from trouble
         if rate < MEASURED_BELOW and not party.measured:
             party.measured = await party.session.ask("measure")
     return Ready(upstream, source, rate, session.codecs, session.cores)
@@ -207,6 +221,9 @@ async def _receive(party: Party, name: str, session: Session, everyone: Mapping[
     assert wanted is not None
     if odd := content.difference(wanted, found) if found else "docker does not have it after all":
         await session.ask("abandon")
+        if found and not found.diff_ids and name not in job.hollow:
+            job.hollow.add(name)
+            raise HelperTrouble("image-hollow", "containerd lists no layers: it has them only in packed form")
         raise HelperTrouble("image-differs", odd)
     assert found is not None
     await session.ask("finish", tag=content.name_of(job.image))

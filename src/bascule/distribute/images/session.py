@@ -56,8 +56,11 @@ class Session:
 
     async def begin(self) -> None:
         """Send the helper and wait for its first word."""
-        await self._channel.write(bundle.script())
-        line = await self._channel.line()
+        line = b""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SILENCE):
+                await self._channel.write(bundle.script())
+                line = await self._channel.line()
         if not line:
             raise await self._channel.lost()
         ready = json.loads(line)

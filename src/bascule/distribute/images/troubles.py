@@ -46,6 +46,7 @@ _KNOWN: dict[str, tuple[str, Fate, str, str]] = {
         "what arrived on {node} is not the image of {source}; it was removed",
         "",
     ),
+    "image-hollow": ("copy-incomplete", Fate.AGAIN, "{node} has some layers only in packed form", ""),
     "another-copy": ("another-copy", Fate.AGAIN, "another copy to {node} was under way", ""),
     "node-unreachable": ("node-unreachable", Fate.AGAIN, "{node} does not answer over ssh", ""),
 }

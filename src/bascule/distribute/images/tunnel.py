@@ -43,7 +43,7 @@ async def tunnel(source: Node, address: str, port: int, target: Node) -> AsyncIt
 @contextlib.asynccontextmanager
 async def _leg(node: Node, forward: tuple[str, str]) -> AsyncIterator[Channel]:
     words = ssh_words(node.host)
-    async with child(node, (words[0], *_ALONE, *forward, *words[1:])) as channel:
+    async with child(node, (words[0], *_ALONE, *forward, *words[1:]), patience=0) as channel:
         yield channel
 
 

@@ -112,23 +112,21 @@ def pull(docker: Docker, relay: Relay) -> str:
     return ref
 
 
-def load(docker: Docker, config: bytes, layers: list[Blob | None]) -> str:
-    """Load an archive without the layers that are there (None); gives the image's id.
+def load(docker: Docker, token: str, config: bytes, layers: list[Blob | None]) -> str:
+    """Load an archive without the layers that are there (None); gives the temporary reference.
 
     The archive is fed while its blobs still come: a wrong digest ends it before its end, and docker keeps nothing.
     """
-    said = docker.work("load", "--quiet", feed=archive(config, layers))
-    found = re.search(r"sha256:[0-9a-f]{64}", said)
-    if not found:
-        raise NodeTrouble("docker-failed", said.strip())
-    return found[0]
+    ref = f"127.0.0.1:1/{COPY_NAME}/{token}:copy"
+    docker.work("load", "--quiet", feed=archive(ref, config, layers))
+    return ref
 
 
-def archive(config: bytes, layers: list[Blob | None]) -> Iterator[bytes]:
+def archive(ref: str, config: bytes, layers: list[Blob | None]) -> Iterator[bytes]:
     """A docker archive as bytes; layers that are None are named in it but left out."""
     name = hashlib.sha256(config).hexdigest() + ".json"
     names = [f"layer-{index}/layer.tar" for index in range(len(layers))]
-    manifest = json.dumps([{"Config": name, "RepoTags": None, "Layers": names}]).encode()
+    manifest = json.dumps([{"Config": name, "RepoTags": [ref], "Layers": names}]).encode()
     for path, data in ((name, config), ("manifest.json", manifest)):
         yield _header(path, len(data)) + data + _padding(len(data))
     for path, blob in [(names[index], layer) for index, layer in enumerate(layers)]:

@@ -31,15 +31,21 @@ class Receiving:
         self.docker = Docker(plan["docker"])
         self.config = base64.b64decode(plan["config"])
         self.layers: list[Blob | None] = [
-            blobs[layer["digest"]] if layer and index in plan["missing"] else None
-            for index, layer in enumerate(plan["layers"])
+            blobs[layer["digest"]] if index in plan["missing"] else None for index, layer in enumerate(plan["layers"])
         ]
         self.missing = list({blob.digest: blob for blob in self.layers if blob}.values())
-        self.fetcher = Fetcher([Upstream(*each) for each in plan["upstreams"]], self.spool)
+        spare = [layer for layer in plan["layers"] if layer and layer["digest"] not in blobs]
+        self.spare = {layer["digest"]: Blob(layer["digest"], layer["size"]) for layer in spare}
+        self.fetchers = [self._fetcher()]
         self.ref = ""  # what docker calls it for now
         self.phase = "waits"
         self.trouble: NodeTrouble | None = None
         self._lock = -1
+
+    @property
+    def received(self) -> int:
+        """Bytes that came over the network."""
+        return sum(each.received for each in self.fetchers)
 
     def run(self) -> dict[str, Any]:
         """All of it, but the name. Raises NodeTrouble."""
@@ -47,7 +53,7 @@ class Receiving:
         self.spool.sweep()
         self.docker.sweep()
         self.phase = "copies"
-        threading.Thread(target=self._fetch_all, daemon=True).start()
+        threading.Thread(target=self._fetch, args=(self.fetchers[0], self.missing), daemon=True).start()
         threading.Thread(target=self._tell_often, daemon=True).start()
         try:
             self._ingest_until_it_works()
@@ -60,9 +66,9 @@ class Receiving:
             self.phase = ""
         return {
             "ref": self.ref,
-            "received": self.fetcher.received,
-            "resumed": self.fetcher.resumed,
-            "from": self.fetcher.source,
+            "received": self.received,
+            "resumed": sum(each.resumed for each in self.fetchers),
+            "from": self.fetchers[0].source,
         }
 
     def finish(self, tag: str) -> None:
@@ -74,15 +80,12 @@ class Receiving:
 
     def abandon(self) -> None:
         """Remove the image that came, and what it came from."""
-        if self.ref.startswith("sha256:"):
-            self.docker.work("rmi", self.ref)
-        else:
-            self._drop_reference()
+        self._drop_reference()
         self._clear_spool()
 
     def end(self) -> None:
         """Stop; what was fetched stays for the next copy."""
-        self.fetcher.stop.set()
+        self._stop_fetching()
         self.docker.end()
 
     def _take_lock(self) -> None:
@@ -102,14 +105,18 @@ class Receiving:
         if waited:
             raise NodeTrouble("another-copy", "another copy to this node has just ended")
 
-    def _fetch_all(self) -> None:
+    def _fetch(self, fetcher: Fetcher, blobs: list[Blob]) -> None:
         try:
-            for blob in self.missing:
-                self.fetcher.fetch(blob)
+            for blob in blobs:
+                fetcher.fetch(blob)
         except NodeTrouble as trouble:
             self._stop_for(trouble)
         except OSError as trouble:
             self._stop_for(NodeTrouble("spool-failed", str(trouble)))
+
+    def _stop_fetching(self) -> None:
+        for each in self.fetchers:
+            each.stop.set()
 
     def _stop_for(self, trouble: NodeTrouble) -> None:
         """Readers of what will not come, and docker, which waits for it, are told."""
@@ -134,28 +141,41 @@ class Receiving:
 
     def _ingest(self) -> str:
         if self.plan["method"] == "load":
-            return load(self.docker, self.config, self.layers)
-        digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
-        blob = Blob(digest, len(self.config))
-        blob.fd = os.memfd_create("config")
-        os.write(blob.fd, self.config)
-        blob.grow(blob.size, done=True)
-        listed = [(layer["digest"], layer["size"], layer["media"]) for layer in self.plan["layers"]]
-        served = {each.digest: each for each in [*self.missing, blob]}
-        registry = Relay("127.0.0.1", self.plan["token"], served, manifest_of(self.config, digest, listed)).begin()
+            return load(self.docker, self.plan["token"], self.config, self.layers)
+        registry = self._registry()
         try:
             return pull(self.docker, registry)
         finally:
             registry.shutdown()
             registry.server_close()
 
+    def _registry(self) -> Relay:
+        """Where this node's docker pulls from. Layers that it has are fetched only if it asks for one all the same."""
+        digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
+        blob = Blob(digest, len(self.config))
+        blob.fd = os.memfd_create("config")
+        os.write(blob.fd, self.config)
+        blob.grow(blob.size, done=True)
+        listed = [(layer["digest"], layer["size"], layer["media"]) for layer in self.plan["layers"]]
+        served = {each.digest: each for each in [*self.missing, *self.spare.values(), blob]}
+        registry = Relay("127.0.0.1", self.plan["token"], served, manifest_of(self.config, digest, listed))
+        registry.on_ask = self._fetch_spare
+        return registry.begin()
+
+    def _fetch_spare(self, blob: Blob) -> None:
+        if self.spare.pop(blob.digest, None):
+            self.fetchers.append(self._fetcher())
+            threading.Thread(target=self._fetch, args=(self.fetchers[-1], [blob]), daemon=True).start()
+
+    def _fetcher(self) -> Fetcher:
+        return Fetcher([Upstream(*each) for each in self.plan["upstreams"]], self.spool)
+
     def _drop_reference(self) -> None:
-        if not self.ref.startswith("sha256:"):
-            self.docker.work("rmi", self.ref)
+        self.docker.work("rmi", self.ref)
 
     def _forget_parts(self) -> None:
         """A full disk is given back what this copy took of it."""
-        self.fetcher.stop.set()
+        self._stop_fetching()
         self._clear_spool()
 
     def _clear_spool(self) -> None:
@@ -171,4 +191,4 @@ class Receiving:
 
     def _progress(self, phase: str) -> None:
         done, total = sum(blob.have for blob in self.missing), sum(blob.size for blob in self.missing)
-        self.tell({"phase": phase, "done": done, "total": total, "received": self.fetcher.received})
+        self.tell({"phase": phase, "done": done, "total": total, "received": self.received})

@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
@@ -40,6 +40,7 @@ class Relay(ThreadingTCPServer):
         self.blobs = blobs
         self.manifest = manifest
         self.sent = 0
+        self.on_ask: Callable[[Blob], None] = lambda _: None  # before a blob is given
         super().__init__((address, 0), RelayHandler)
 
     @property
@@ -135,28 +136,33 @@ class RelayHandler(BaseHTTPRequestHandler):
         if first > last + 1 or (found and first >= blob.size > 0):
             self._reply(416, b"", "text/plain")
             return
+        if self.command == "HEAD":
+            self._head(blob, first, last, "")
+            return
+        self.server.on_ask(blob)
         try:
-            chunks = _primed(blob, first, last + 1) if self.command == "GET" and first <= last else iter(())
+            chunks = _primed(blob, first, last + 1) if first <= last else iter(())
         except NodeTrouble as trouble:
             self._reply(410, str(trouble).encode(), "text/plain")
             return
         codec = self.headers.get("X-Bascule-Codec", "")
-        self.send_response(206 if found else 200)
-        self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Docker-Content-Digest", blob.digest)
-        if found:
-            self.send_header("Content-Range", f"bytes {first}-{last}/{blob.size}")
-        if not codec:
-            self.send_header("Content-Length", str(last + 1 - first))
-        self._end_headers()
-        if self.command == "HEAD":
-            return
+        self._head(blob, first, last, codec)
         if codec:
             self._send_chunks(pack(codec, chunks))
         elif blob.rebuild or last + 1 < blob.size:
             self._send_chunks(chunks)
         else:
             self._send_file(blob, first)
+
+    def _head(self, blob: Blob, first: int, last: int, codec: str) -> None:
+        self.send_response(206 if "Range" in self.headers else 200)
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Docker-Content-Digest", blob.digest)
+        if "Range" in self.headers:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{blob.size}")
+        if not codec:
+            self.send_header("Content-Length", str(last + 1 - first))
+        self._end_headers()
 
     def _send_chunks(self, chunks: Iterable[bytes]) -> None:
         """Small pieces are gathered: a layer of small files has many of a few hundred bytes."""

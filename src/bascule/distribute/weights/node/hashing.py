@@ -52,6 +52,8 @@ def growing(path: str, size: int, grown: Callable[[int], int]) -> str:
                 total.update(buffer[:got])
                 at += got
             os.posix_fadvise(fd, begin, end - begin, os.POSIX_FADV_DONTNEED)
+        if os.fstat(fd).st_size != size:
+            raise OSError(errno.EIO, "it is longer than it should be", path)
     finally:
         os.close(fd)
     return total.hexdigest()

@@ -123,13 +123,22 @@ class Puller:
 
     def _pieces(self, connection: socket.socket, unit: int, digests: list[list[Any]]) -> Iterator[int]:
         """Receive and write all pieces of a unit; yields the bytes that each step gained."""
-        for piece in self._target.units[unit]:
-            if piece.length > SMALL:
-                yield from self._range(connection, piece)
-            else:
-                told = self._target.write_small(piece, receive(connection, piece.length) if piece.length else b"")
+        pieces = deque(self._target.units[unit])
+        while pieces:
+            if pieces[0].length > SMALL:
+                yield from self._range(connection, pieces.popleft())
+                continue
+            some = [pieces.popleft()]  # as many small ones as one block holds: 100,000 files are few system calls
+            total = some[0].length
+            while pieces and total + pieces[0].length <= BUFFER:
+                total += pieces[0].length
+                some.append(pieces.popleft())
+            data = memoryview(receive(connection, total) if total else b"")
+            for piece in some:
+                told = self._target.write_small(piece, data[: piece.length])
                 digests += [[piece.file, told]] if told else []
-                yield piece.length
+                data = data[piece.length :]
+            yield total
 
     def _range(self, connection: socket.socket, piece: Piece) -> Iterator[int]:
         buffer = memoryview(bytearray(BUFFER))

@@ -34,7 +34,7 @@ def survey(path: str, seed: int) -> list[list[Any]]:
 
 def _files(root: str, dangling: list[str]) -> list[str]:
     found: list[str] = []
-    for folder, folders, names in os.walk(root, followlinks=True):
+    for folder, folders, names in os.walk(root, onerror=_refuse, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             full = os.path.join(folder, name)
@@ -42,6 +42,11 @@ def _files(root: str, dangling: list[str]) -> list[str]:
                 continue
             (found if os.path.exists(full) else dangling).append(os.path.relpath(full, root))
     return found
+
+
+def _refuse(trouble: OSError) -> None:
+    if not isinstance(trouble, FileNotFoundError):
+        raise Trouble("unread", "a folder of the model can't be read", str(trouble)) from trouble
 
 
 def _row(root: str, name: str, seed: int) -> list[Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import threading
@@ -75,17 +76,27 @@ class Target:
         with self._news:
             return sorted(self._missing)
 
-    def write_small(self, piece: Piece, data: bytes) -> str | None:
-        """Keep a whole small piece; its checksum when that is the file's. Raises Trouble."""
+    def write_small(self, piece: Piece, data: memoryview) -> str | None:
+        """Keep a small piece; its checksum when it is the whole file. Raises Trouble."""
         entry = self.manifest.entries[piece.file]
         if piece.file in self._visible:
             return None
-        whole = len(data) == entry.size
-        with self.writing(piece) as fd:
-            self.put(fd, memoryview(data), piece.offset)
-            if whole:
+        if piece.length != entry.size:
+            with self.writing(piece) as fd:
+                self.put(fd, data, piece.offset)
+            return None
+        flags, mode = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o777 if entry.executable else 0o666
+        try:
+            fd = os.open(self.place.part_of(entry.path), flags, mode)
+            try:
+                if os.write(fd, data) != piece.length:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
-        return hashlib.sha256(data).hexdigest() if whole and self._verify != "full" else None
+            finally:
+                os.close(fd)
+        except OSError as trouble:
+            raise disk_trouble(trouble, entry.path) from trouble
+        return hashlib.sha256(data).hexdigest() if self._verify != "full" else None
 
     @contextmanager
     def writing(self, piece: Piece) -> Iterator[int]:
@@ -94,7 +105,7 @@ class Target:
         try:
             fd = os.open(self.place.part_of(entry.path), os.O_WRONLY | os.O_CREAT, 0o777 if entry.executable else 0o666)
             try:
-                if piece.length != entry.size and entry.size != os.fstat(fd).st_size:
+                if entry.size != os.fstat(fd).st_size:
                     os.ftruncate(fd, entry.size)
             except OSError:
                 os.close(fd)
