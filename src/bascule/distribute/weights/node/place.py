@@ -13,6 +13,7 @@ import time
 from bascule.distribute.weights.manifest import MIB, Manifest, split_hub
 from bascule.distribute.weights.node.listing import expand
 from bascule.distribute.weights.node.wire import Trouble
+from bascule.distribute.weights.ranges import SMALL
 
 SUFFIX = ".bascule-part"
 LOCK_WITHIN = 5.0  # seconds; a helper whose controller was killed ends sooner
@@ -90,13 +91,17 @@ class Place:
         part = os.path.join(self.data, path)
         return part if os.path.exists(part) else os.path.join(self.root, path)
 
-    def clear(self, keep: set[str]) -> None:
-        """Remove from the half copy what is not in the manifest any more."""
+    def clear(self, keep: set[str]) -> int:
+        """Remove from the half copy what is not in the manifest any more; the bytes that its large files take."""
+        taken = 0
         for folder, _, names in os.walk(self.data):
             for name in names:
                 full = os.path.join(folder, name)
                 if os.path.relpath(full, self.data) not in keep:
                     os.unlink(full)
+                elif (seen := os.lstat(full)).st_size > SMALL:
+                    taken += seen.st_blocks * 512
+        return taken
 
     def release(self) -> None:
         """Remove what is left of the half copy, and let others in."""

@@ -40,6 +40,7 @@ class Target:
         self._growing: dict[int, list[tuple[int, int]]] = {}  # files that are hashed while they arrive: unit, offset
         self._told = False  # that all has arrived
         self._journal = -1
+        self._half = 0  # bytes of ranges that were not finished: they have their room on the disk already
         self._counting = threading.Lock()
         self.bytes = self.hashed = 0
 
@@ -191,9 +192,11 @@ class Target:
 
     def _resumed(self) -> dict[int, Any]:
         """Ranges that earlier copies finished, of files that are still here with their size."""
-        self.place.clear({entry.path for entry in self.manifest.entries})
+        taken = self.place.clear({entry.path for entry in self.manifest.entries})
         found = held(self.place.read_journal(), self.manifest)
-        return {number: spans for number, spans in found.items() if self._has_size(number)}
+        there = {number: spans for number, spans in found.items() if self._has_size(number)}
+        self._half = taken - sum(length for spans in there.values() for _, length in spans)
+        return there
 
     def _has_size(self, number: int) -> bool:
         entry = self.manifest.entries[number]
@@ -205,7 +208,7 @@ class Target:
     def _check_room(self, todo: int) -> None:
         free, files = self.place.free()
         count = sum(1 for number in self.manifest.files if self._pending[number])
-        if todo + MARGIN > free:
+        if todo - max(0, self._half) + MARGIN > free:
             says = f"{todo / 1e9:.2f} GB are to come and {free / 1e9:.2f} GB are free"
             raise Trouble("no-room", says, f"free {free} bytes at {self.place.part}")
         if files is not None and count > files:
