@@ -166,9 +166,7 @@ def _texts(
             return [text]
         case ast.IfExp():
             return [text for side in (value.body, value.orelse) for text in _texts(side, function, constants, place)]
-        case ast.Attribute() if value.attr in FORWARDED:
-            return []
-        case ast.Starred():
+        case ast.Attribute() | ast.Subscript() | ast.Starred() if _is_handed_on(value):
             return []
         case ast.Name():
             if function and value.id in [argument.arg for argument in function.args.args]:
@@ -177,6 +175,17 @@ def _texts(
             if local is not None:
                 return _texts(local, function, constants, place)
     raise Unresolved(f"{place}: the code `{ast.unparse(value)}` is no literal")
+
+
+def _is_handed_on(value: ast.expr) -> bool:
+    """`finding.code`, `said["code"]`, `*words`: given elsewhere, and read there."""
+    match value:
+        case ast.Attribute():
+            return value.attr in FORWARDED
+        case ast.Subscript(slice=ast.Constant(value=str(key))):
+            return key in FORWARDED
+        case _:
+            return isinstance(value, ast.Starred)
 
 
 def _assigned(name: str, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> ast.expr | None:
@@ -196,7 +205,9 @@ def _fate(call: ast.Call) -> str | None:
 
 
 def _of_catalogue(path: Path, package: Path) -> Iterator[Use]:
-    for row in tomllib.loads(path.read_text(encoding="utf-8"))["failure"]:
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    for row in raw.get("failure") or raw["trouble"]:
         fate = row["fate"] + (" (this candidate only)" if row.get("scope") == "candidate" else "")
         what = "a consequence, never acted on" if row.get("cascade") else fate
-        yield Use(row["id"], path.parent.name, what, path.relative_to(package).as_posix())
+        stage = _STAGES.get(path.parent.name, path.parent.name)
+        yield Use(row["id"], stage, what, path.relative_to(package).as_posix())

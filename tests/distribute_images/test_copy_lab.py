@@ -125,7 +125,7 @@ def test_the_wrong_architecture_and_no_rights_are_refused_before_a_byte(bench: B
     before = sent_bytes(bench, "h1", "fab0")
     got = bench.copy("img:arm", "root@h1", "h2")["h2"]
     assert isinstance(got, Finding)
-    assert (got.code, got.fate) == ("image-wrong-arch", Fate.HOPELESS)
+    assert (got.code, got.fate) == ("image-architecture", Fate.HOPELESS)
     assert "linux/arm64" in got.says
     denied = bench.copy("img:v1", "root@h1", "guest@h2")["h2"]
     assert isinstance(denied, Finding)

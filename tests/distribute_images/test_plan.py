@@ -68,7 +68,7 @@ def test_how_the_source_is_read(source: Inventory, mode: str) -> None:
 @pytest.mark.parametrize(
     ("target", "code"),
     [
-        (replace(NODE, arch="aarch64"), "image-wrong-arch"),
+        (replace(NODE, arch="aarch64"), "image-architecture"),
         (replace(NODE, docker=(), docker_said="permission denied while trying to connect"), "docker-denied"),
         (replace(NODE, docker=(), docker_said="docker is not installed"), "docker-missing"),
         (NODE, None),

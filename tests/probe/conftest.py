@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from probe.probe_cases import FILES, NOW
 
 from bascule.core.nouns import Artefact, Candidate, Finding, Model, Node, Setting
 from bascule.probe.gather import probe
 from bascule.remote.local import LocalRunner
+from probe.probe_cases import FILES, NOW
 
 
 @pytest.fixture

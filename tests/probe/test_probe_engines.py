@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from probe.probe_cases import GLM, LLAMA, NEXT, NOBODY, Q35, Q35_TEXT
 
 from bascule.core.nouns import Fate, Model
 from bascule.probe.literal import evaluate
+from probe.probe_cases import GLM, LLAMA, NEXT, NOBODY, Q35, Q35_TEXT
 
 ENGINES = Path(__file__).parents[2] / ".engines"
 VLLM = ENGINES / "vllm-0.32.0"

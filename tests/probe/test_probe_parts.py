@@ -5,7 +5,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from probe.probe_cases import Q35_TEXT
 
 from bascule.core.nouns import Fate, Model, Node
 from bascule.probe.gguf import NotGguf, architecture
@@ -14,6 +13,7 @@ from bascule.probe.readers.sglang import entry_classes
 from bascule.probe.values import Table, Unknown
 from bascule.probe.views import TEXT_LIMIT, FolderView, Unreadable
 from bascule.remote.local import LocalRunner
+from probe.probe_cases import Q35_TEXT
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from probe.probe_cases import GLM, LLAMA, MODELS, NEXT, NOW, Q35, Q35_TEXT, STRANGER
 
 from bascule.core.nouns import Artefact, Candidate, Fate, Model, Node, Step
 from bascule.probe.gather import probe
 from bascule.remote.local import LocalRunner
 from bascule.remote.tape import TellingRunner
+from probe.probe_cases import GLM, LLAMA, MODELS, NEXT, NOW, Q35, Q35_TEXT, STRANGER
 
 REGISTRY = "vllm/model_executor/models/registry.py"
 VLLM_032 = ("vllm-0.32.0", "transformers-5.19.0")

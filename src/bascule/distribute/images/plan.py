@@ -58,7 +58,7 @@ def refuse(image: str, source: Inventory, name: str, target: Inventory) -> Refus
     if (source.wanted.os, source.wanted.architecture) != ("linux", ours):
         made = f"{source.wanted.os}/{source.wanted.architecture}"
         says = f"{image} is made for {made}, and {name} is {target.arch}"
-        return Refusal("image-wrong-arch", says, f"{made} against {target.arch}", f"find the image for linux/{ours}")
+        return Refusal("image-architecture", says, f"{made} against {target.arch}", f"find the image for linux/{ours}")
     return None
 
 

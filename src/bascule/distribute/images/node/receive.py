@@ -36,6 +36,7 @@ class Receiving:
         self.missing = list({blob.digest: blob for blob in self.layers if blob}.values())
         spare = [layer for layer in plan["layers"] if layer and layer["digest"] not in blobs]
         self.spare = {layer["digest"]: Blob(layer["digest"], layer["size"]) for layer in spare}
+        self.asked: set[str] = set()  # spare ones that docker wanted all the same
         self.fetchers = [self._fetcher()]
         self.ref = ""  # what docker calls it for now
         self.phase = "waits"
@@ -163,7 +164,8 @@ class Receiving:
         return registry.begin()
 
     def _fetch_spare(self, blob: Blob) -> None:
-        if self.spare.pop(blob.digest, None):
+        if blob.digest in self.spare and blob.digest not in self.asked:
+            self.asked.add(blob.digest)
             self.fetchers.append(self._fetcher())
             threading.Thread(target=self._fetch, args=(self.fetchers[-1], [blob]), daemon=True).start()
 
