@@ -54,7 +54,13 @@ lab: install  ## two hosts on this machine, each with its own network, sshd and 
 bench-startup: install  ## how long `bascule --help` and `bascule status` take
 	@$(BIN)/python benchmarks/startup.py
 
+bench-copy: install  ## images between lab hosts against docker save | ssh docker load (root, docker)
+	@$(BIN)/python benchmarks/copy_images.py
+
+bench-weights: install  ## weights between two lab hosts against rsync and ssh cat (root, rsync)
+	@$(BIN)/python benchmarks/weights.py
+
 clean:  ## remove what was installed into the checkout
 	rm -rf $(VENV) .engines
 
-.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup clean
+.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup bench-copy bench-weights clean

@@ -29,7 +29,6 @@ from bascule.lab.spec import USERS, Lab
 from bascule.remote.connect import connect
 
 NAME, NET = "wbench", 98
-MEMORY = "/dev/shm"
 WANTED = 1.3  # times rsync's rate
 
 
@@ -42,15 +41,16 @@ def main() -> None:
     options = parser.parse_args()
     if os.getuid() or not shutil.which("rsync"):
         raise SystemExit("error[bench]: needs root and rsync; apt-get install rsync")
-    with tempfile.TemporaryDirectory(dir=MEMORY) as state:
-        Path(state).chmod(0o755)
+    with tempfile.TemporaryDirectory() as state:
+        subprocess.run(("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", state), check=True)
         os.environ["XDG_STATE_HOME"] = state
-        lab = Lab(NAME, hosts.folder_of(NAME), 2, NET)
-        hosts.up(lab, docker=False)
         try:
+            lab = Lab(NAME, hosts.folder_of(NAME), 2, NET)
+            hosts.up(lab, docker=False)
             print(json.dumps(Bench(lab, options).run()))
         finally:
             hosts.down(NAME)
+            subprocess.run(("umount", "--lazy", state), check=True)
 
 
 class Bench:

@@ -156,11 +156,12 @@ def _conclude(outcomes: Mapping[str, Any], json: bool) -> int:
                 {"kind": "failed" if name in failed else "done", "target": name, "outcome": _plain(one)}, lines=True
             )
         elif isinstance(one, Finding):
-            tell_error(one.code, f"{name}: {one.says}", one.evidence[0].excerpt, one.advice)
+            tell_error(one.code, one.says, one.evidence[0].excerpt, one.advice)
         elif isinstance(one, BasculeError):
             tell_error(one.code, one.says, one.seen, one.advice)
         else:
-            out(f"{name}  there  {one.sent / 1e6:,.1f} MB sent in {one.seconds:.1f} s")
+            how = getattr(one, "verified", "") or getattr(one, "method", "")
+            out(f"{name}  there  {one.sent / 1e6:,.1f} MB sent in {one.seconds:.1f} s  {how}".rstrip())
     if not outcomes:
         raise RecipeError("usage", "there is no target besides the source", advice="--to NODE")
     if not failed:

@@ -87,15 +87,18 @@ def made():
     """In memory: removing 200,000 files from a disk takes minutes."""
     if not os.environ.get("CI") and (os.getuid() or not shutil.which("sshd", path="/usr/sbin:/usr/bin")):
         pytest.skip("needs root and sshd")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as state, pytest.MonkeyPatch.context() as patch:
-        Path(state).chmod(0o755)
-        patch.setenv("XDG_STATE_HOME", state)
-        lab = Lab(NAME, hosts.folder_of(NAME), 3, NET)
-        hosts.up(lab, docker=False)
-        patch.undo()
-        yield lab
-        patch.setenv("XDG_STATE_HOME", state)
-        hosts.down(NAME)
+    with tempfile.TemporaryDirectory() as state, pytest.MonkeyPatch.context() as patch:
+        subprocess.run(("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", state), check=True)
+        try:
+            patch.setenv("XDG_STATE_HOME", state)
+            lab = Lab(NAME, hosts.folder_of(NAME), 3, NET)
+            hosts.up(lab, docker=False)
+            patch.undo()
+            yield lab
+        finally:
+            patch.setenv("XDG_STATE_HOME", state)
+            hosts.down(NAME)
+            subprocess.run(("umount", "--lazy", state), check=True)
 
 
 @pytest.fixture

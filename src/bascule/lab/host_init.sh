@@ -7,10 +7,10 @@ folder=$1 name=$2 cgroup=$3
 mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs -o mode=755 tmpfs /run
-mount -t tmpfs -o mode=1777 tmpfs /dev/shm  # engines meet there: hosts must not
 mkdir -p /run/sshd /run/lock /run/host
 mount --bind "$folder" /run/host
 folder=/run/host  # the way to it may lead through what is covered next
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm  # engines meet there: hosts must not
 mount --bind "$folder/home" /home
 mount --bind "$folder/tmp" /tmp
 for file in passwd group shadow; do mount --bind "$folder/etc/$file" "/etc/$file"; done
