@@ -157,6 +157,7 @@ def test_a_reference_by_digest_becomes_a_tag() -> None:
     assert name_of(f"vllm/vllm-openai@sha256:{digest}") == "vllm/vllm-openai:sha256-0123456789ab"
     assert name_of(f"localhost:5000/a:v1@sha256:{digest}") == "localhost:5000/a:sha256-0123456789ab"
     assert name_of("localhost:5000/a:v1") == "localhost:5000/a:v1"
+    assert name_of(f"sha256:{digest}") == name_of(digest) == "bascule-copied:sha256-0123456789ab"
 
 
 def test_inventories_as_they_were_printed() -> None:

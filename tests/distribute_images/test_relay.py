@@ -136,6 +136,23 @@ def test_a_relay_that_dies_is_left_for_the_one_above(tmp_path: Path, spool: Spoo
     assert relay.sent == len(CONTENT) - half
 
 
+def test_a_connection_that_ends_early_without_an_error_is_one(tmp_path: Path, spool: Spool) -> None:
+    liar = socket.create_server(("127.0.0.1", 0))
+
+    def promise() -> None:
+        while True:
+            link, _ = liar.accept()
+            link.recv(10_000)
+            link.sendall(b"HTTP/1.1 206 Partial\r\nContent-Length: %d\r\n\r\n" % len(CONTENT))
+            link.close()
+
+    threading.Thread(target=promise, daemon=True).start()
+    _, right = serve(whole(tmp_path))
+    fetcher = Fetcher([Upstream("b", "127.0.0.1", liar.getsockname()[1], "secret"), right], spool)
+    fetcher.fetch(Blob(DIGEST, len(CONTENT)))
+    assert (read(spool), fetcher.source) == (CONTENT, "a")
+
+
 def test_a_source_that_lost_the_layer_says_so_at_once(spool: Spool) -> None:
     def gone(offset: int) -> Iterator[bytes]:
         raise NodeTrouble("layer-gone", f"no file for byte {offset}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 BASCULE = Path(sys.executable).with_name("bascule")
-NAME, NET = "tlab", "91"
+NAME, NET = "tlab", "96"
 
 pytestmark = [
     pytest.mark.lab,

@@ -13,7 +13,7 @@ from hashlib import sha256
 import pytest
 
 from bascule.lab import hosts, images
-from bascule.lab.spec import Lab
+from bascule.lab.spec import USERS, Lab
 from lifecycle.desk import BASCULE, ENGINES, ROOT
 
 pytestmark = [
@@ -25,6 +25,7 @@ pytestmark = [
     ),
 ]
 PORT = 8000
+MODEL = "/home/op/models/adder"
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,13 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(lab):
-    """Images on h1 alone."""
+    """Images and the model on h1 alone."""
     h1 = lab.hosts[0]
     base = images.base_layer(hosts.folder_of("x").parent.parent / "lab-cache")
+    model = lab.host_folder(h1) / MODEL.lstrip("/")
+    shutil.copytree(ROOT / "models/adder", model)
+    for path in (model.parent, model, *model.iterdir()):
+        os.chown(path, USERS["op"], USERS["op"])
     images.build(h1, lab.host_folder(h1), ENGINES / "vllm-0.14.0", "vllm-0.14:lab", base)
     images.build(h1, lab.host_folder(h1), ENGINES / "vllm-0.32.0", "vllm-0.32:lab", base)
     load(h1, for_arm64())
@@ -93,7 +98,7 @@ def test_serves_over_two_dockerds_and_copies_only_what_can_serve(lab, built, tmp
     nodes = "".join(f"  - {{name: {host.name}, address: {host.address('fabric')}}}\n" for host in lab.hosts)
     threads = "".join(f"      {host.name}: {{VLLM_CPU_OMP_THREADS_BIND: {at}}}\n" for at, host in enumerate(lab.hosts))
     recipe.write_text(
-        f"service: adder\nmodel: {ROOT}/models/adder\nport: {PORT}\ncontext: 512\nnodes:\n{nodes}candidates:\n"
+        f"service: adder\nmodel: {MODEL}\nport: {PORT}\ncontext: 512\nnodes:\n{nodes}candidates:\n"
         "  - {name: old, engine: vllm, image: 'vllm-0.14:lab'}\n"
         "  - {name: arm, engine: vllm, image: 'arm:lab', args: --trust-remote-code}\n"
         "  - name: good\n    engine: vllm\n    image: vllm-0.32:lab\n"
@@ -117,8 +122,9 @@ def test_serves_over_two_dockerds_and_copies_only_what_can_serve(lab, built, tmp
         e["data"]["finding"]["code"] for e in events if e["kind"] == "finding" and e["data"]["finding"]["fate"] != "ok"
     ]
     assert refused == ["image-architecture"]
-    (copied,) = [e["data"] for e in events if e["kind"] == "copied"]
+    copied, weights = [e["data"] for e in events if e["kind"] == "copied"]
     assert copied["what"] == "vllm-0.32:lab" and list(copied["outcomes"]) == ["h2"]
+    assert weights["what"] == MODEL and list(weights["outcomes"]) == ["h2"]
     size = copied["outcomes"]["h2"]["sent"]
     assert size < sent_by(lab, lab.hosts[0]) - before < 1.1 * size + 50e6
 
@@ -150,10 +156,10 @@ def events_name(events):
     return f"adder.{generation}.r1"
 
 
-def test_an_ssh_user_without_docker_rights_is_told_what_is_missing(lab, tmp_path):
+def test_an_ssh_user_without_docker_rights_is_told_what_is_missing(lab, built, tmp_path):
     recipe = tmp_path / "guest.yaml"
     recipe.write_text(
-        f"service: guest\nmodel: {ROOT}/models/adder\n"
+        f"service: guest\nmodel: {MODEL}\n"
         f"nodes: [{{name: h1, host: guest@h1, address: {lab.hosts[0].address('fabric')}}}]\n"
         "candidates:\n  - {engine: vllm, image: 'any:lab', args: --trust-remote-code}\n"
     )

@@ -83,7 +83,9 @@ def difference(wanted: Content, found: Content) -> str:
 
 
 def name_of(image: str) -> str:
-    """The reference to tag a copy with; one by digest can't be a tag, so the digest becomes its tag."""
+    """The reference to tag a copy with; one by digest or id can't be a tag, so the digest becomes its tag."""
+    if re.fullmatch(r"(sha256:)?[0-9a-f]{64}", image):
+        return f"bascule-copied:sha256-{image.removeprefix('sha256:')[:12]}"
     found = re.fullmatch(r"(?P<repository>.+?)(:[^:/@]+)?@sha256:(?P<hex>[0-9a-f]{64})", image)
     if found:
         return f"{found['repository']}:sha256-{found['hex'][:12]}"

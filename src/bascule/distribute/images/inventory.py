@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Literal
 
-from bascule.distribute.images.content import Content, parse_content
+from bascule.distribute.images.content import Content, name_of, parse_content
 from bascule.remote.runner import Runner
 
 WITHIN = 60  # seconds
@@ -69,8 +69,11 @@ def script() -> str:
 
 
 async def take(runner: Runner, image: str) -> Inventory:
-    """One node's inventory. Raises NodeUnreachable."""
-    result = await runner.run(("sh", "-s", "--", image), stdin=script(), within=WITHIN)
+    """One node's inventory; an image by digest is also found under the name that a copy of it has.
+
+    Raises NodeUnreachable.
+    """
+    result = await runner.run(("sh", "-s", "--", image, name_of(image)), stdin=script(), within=WITHIN)
     return parse(result.text)
 
 

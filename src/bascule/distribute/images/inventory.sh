@@ -1,4 +1,4 @@
-# What one node has to do with an image: IMAGE. Sections of facts; what can't be read prints nothing or says why.
+# What one node has to do with an image: IMAGE ALIAS. Sections of facts; what can't be read prints nothing or says why.
 image=${1:-}
 export LC_ALL=C
 spool="$HOME/.cache/bascule/spool"
@@ -35,7 +35,9 @@ root=$(echo "$info" | head -n 1)
 echo "=== info"; printf '%s\n' "$info" | sed -n '2,$p'
 echo "=== root_free"; near=$root; while [ ! -d "$near" ]; do near=$(dirname "$near"); done; stat -c %d "$near"
 df -Pk "$near" | tail -n 1
-echo "=== wanted"; [ -z "$image" ] || $docker image inspect --format '{{json .}}' "$image" 2>/dev/null
+echo "=== wanted"; for name in "$image" "${2:-}"; do
+  [ -n "$name" ] && $docker image inspect --format '{{json .}}' "$name" 2>/dev/null && break
+done
 echo "=== images"
 ids=$($docker image ls -q --no-trunc 2>/dev/null | sort -u)
 # shellcheck disable=SC2086
