@@ -49,7 +49,7 @@ class Station:
     async def ask(self, what: str, **data: Any) -> Event:
         """A question and its answer. Raises Refused."""
         if self.gone:
-            raise Refused(self.complain("cut", "the connection to it is lost", self._why))
+            raise Refused(self.complain(*_meaning(self._why), self._why))
         number = len(self._asked)
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         await self._write({"ask": what, "number": number, **data})
