@@ -32,6 +32,7 @@ from bascule.lab.spec import (
 TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "ssh-keygen": "openssh-client"}
 WITH_DOCKER = {"dockerd": "docker.io", "docker": "docker.io"}
 READY_WITHIN = 30.0  # seconds for sshd and dockerd of all hosts
+ANSWERS = {"sshd": "ss -Hltn sport = :22 | grep -q .", "dockerd": "docker version >/dev/null 2>&1"}  # as a shell asks
 DEFAULT = "bascule-lab"
 
 
@@ -138,8 +139,11 @@ def stop(lab: Lab, host: Host, service: str) -> None:
 
 
 def start(lab: Lab, host: Host, service: str) -> None:
-    """Start a host's sshd or dockerd again."""
-    lab.host_folder(host).joinpath(f"{service}.stopped").unlink(missing_ok=True)
+    """Start a host's sshd or dockerd again, if it was stopped, and wait until it answers."""
+    flag = lab.host_folder(host) / f"{service}.stopped"
+    if flag.exists():
+        flag.unlink()
+        _wait_for(lab, host, ANSWERS[service])
 
 
 def _boot(lab: Lab, host: Host) -> None:
@@ -152,15 +156,18 @@ def _boot(lab: Lab, host: Host) -> None:
 
 
 def _wait_ready(lab: Lab, docker: bool) -> None:
-    until = time.monotonic() + READY_WITHIN
-    probe = "ss -Hltn sport = :22 | grep -q . " + ("&& docker version >/dev/null 2>&1" if docker else "")
     for host in lab.hosts:
-        while not _answers(host, probe):
-            if time.monotonic() > until:
-                logs = [lab.host_folder(host) / f"{name}.log" for name in ("init", "sshd", "dockerd")]
-                seen = "\n".join(line for log in logs if log.exists() for line in log.read_text().splitlines()[-3:])
-                raise BasculeError("lab-not-ready", f"{host.name} did not come up in {READY_WITHIN:g} s", seen=seen)
-            time.sleep(0.1)
+        _wait_for(lab, host, ANSWERS["sshd"] + (f" && {ANSWERS['dockerd']}" if docker else ""))
+
+
+def _wait_for(lab: Lab, host: Host, probe: str) -> None:
+    until = time.monotonic() + READY_WITHIN
+    while not _answers(host, probe):
+        if time.monotonic() > until:
+            logs = [lab.host_folder(host) / f"{name}.log" for name in ("init", "sshd", "dockerd")]
+            seen = "\n".join(line for log in logs if log.exists() for line in log.read_text().splitlines()[-3:])
+            raise BasculeError("lab-not-ready", f"{host.name} did not come up in {READY_WITHIN:g} s", seen=seen)
+        time.sleep(0.1)
 
 
 def _answers(host: Host, probe: str) -> bool:
