@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from bascule.core.nouns import Candidate, Evidence, Fate, Finding, Node, Step
+from bascule.core.nouns import Candidate, Fate, Finding, Node
 from bascule.distribute import image, present
 from bascule.distribute.images.copy import copy_image
 from bascule.distribute.weights.copy import copy_weights
 from bascule.remote.connect import Runners
-from bascule.remote.docker import ImageFacts, image_arch
+from bascule.remote.docker import ImageFacts
 
 TELL_EVERY = 5.0  # seconds between two words about a copy to the same target
 
@@ -51,8 +50,9 @@ async def _image(delivery: Delivery) -> Finding:
     lacking = [node for node in nodes if source and _differs(held.get(node.name), held[source.name])]
     if trouble or source is None or not lacking:
         return trouble or image.compare(candidate, nodes, held)
-    if wrong := _for_another_processor(candidate, nodes, held[source.name]):
-        return wrong
+    for node in nodes:  # refused before a byte is sent
+        if wrong := image.for_another_processor(candidate, node, held[source.name]):
+            return wrong
     outcomes = await copy_image(candidate.artefact.ref, source, lacking, runners, _teller("image", note))
     note("copied", what=candidate.artefact.ref, source=source.name, outcomes=_brief(outcomes))
     failed = next((one for one in outcomes.values() if isinstance(one, Finding)), None)
@@ -74,16 +74,6 @@ async def _weights(delivery: Delivery) -> Finding | None:
 
 def _differs(one: ImageFacts | None, other: ImageFacts | None) -> bool:
     return one is None or other is None or one.layers != other.layers
-
-
-def _for_another_processor(candidate: Candidate, nodes: Sequence[Node], held: ImageFacts | None) -> Finding | None:
-    """Refuse before a byte is sent."""
-    for node in nodes:
-        if held and node.facts.arch and held.arch != image_arch(node.facts.arch):
-            says = f"the image {candidate.artefact.ref} is for {held.arch}, {node.name} is {node.facts.arch}"
-            seen = Evidence(node.name, "docker image inspect, uname -m", datetime.now(UTC), f"{held.id} {held.arch}")
-            return Finding(Step.DISTRIBUTE, Fate.HOPELESS, "image-architecture", says, (seen,))
-    return None
 
 
 def _teller(what: str, note: Callable[..., None]) -> Callable[[Any], None]:

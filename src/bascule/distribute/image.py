@@ -37,14 +37,21 @@ def compare(candidate: Candidate, nodes: Sequence[Node], held: Mapping[str, Imag
             return _finding(
                 Fate.HOPELESS, "image-missing", f"{node.name} has no image {candidate.artefact.ref}", node, ""
             )
-        if node.facts.arch and image.arch != image_arch(node.facts.arch):
-            says = f"the image {candidate.artefact.ref} is for {image.arch}, {node.name} is {node.facts.arch}"
-            return _finding(Fate.HOPELESS, "image-architecture", says, node, f"{image.id} {image.arch}")
+        if wrong := for_another_processor(candidate, node, image):
+            return wrong
         if image.layers != reference.layers:
             says = f"the image {candidate.artefact.ref} is not the same on all nodes: {node.name} differs"
             return _finding(Fate.HOPELESS, "image-differs", says, node, "\n".join(image.layers))
     seen = "\n".join(f"{name}: {image.id}" for name, image in held.items() if image)
     return _finding(Fate.OK, "all-there", "every node has the same image", nodes[0], seen)
+
+
+def for_another_processor(candidate: Candidate, node: Node, held: ImageFacts | None) -> Finding | None:
+    """The finding that an image can't run on a node; None when it can, or when that is not known."""
+    if held is None or not node.facts.arch or held.arch == image_arch(node.facts.arch):
+        return None
+    says = f"the image {candidate.artefact.ref} is for {held.arch}, {node.name} is {node.facts.arch}"
+    return _finding(Fate.HOPELESS, "image-architecture", says, node, f"{held.id} {held.arch}")
 
 
 async def _image(ref: str, node: Node, runners: Runners) -> ImageFacts | None:

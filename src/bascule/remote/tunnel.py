@@ -47,6 +47,7 @@ async def _open(node: Node, socket: str, what: str) -> asyncio.subprocess.Proces
         try:
             await _wait_for(child, Path(socket), node)
         except NodeUnreachable:
+            await _end(child)
             if time.monotonic() > until:
                 raise
             await asyncio.sleep(1)
