@@ -50,6 +50,16 @@ def test_the_method_follows_from_facts(target: Inventory, method: str, missing: 
 
 
 @pytest.mark.parametrize(
+    ("neighbours", "cores", "method"),
+    [(1, 1, "pull"), (4, 2, "load"), (4, 7, "load"), (4, 8, "pull"), (2, 64, "pull")],
+)
+def test_targets_that_share_too_few_cores_load(neighbours: int, cores: int, method: str) -> None:
+    step = plan.step(HEAD, "b", replace(NODE, cores=cores), neighbours=neighbours)
+    assert step.method == method
+    assert ("4 targets share" in step.reasons[0]) == (method == "load")
+
+
+@pytest.mark.parametrize(
     ("source", "mode"),
     [
         (HEAD, "graph"),

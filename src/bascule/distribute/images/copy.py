@@ -109,7 +109,8 @@ def _step(job: Job, node: Node, known: Mapping[str, Inventory]) -> plan.Step | N
     if refusal := plan.refuse(job.image, source, node.name, target):
         job.conclude(node.name, troubles.of_refusal(refusal, node.name, datetime.now(UTC)))
         return None
-    step = plan.step(source, node.name, target, hollow=node.name in job.hollow)
+    neighbours = sum(each.boot == target.boot for name, each in known.items() if name != job.source.name)
+    step = plan.step(source, node.name, target, hollow=node.name in job.hollow, neighbours=neighbours)
     if step.method == "nothing" and target.wanted:
         job.conclude(node.name, Receipt(target.wanted, reasons=step.reasons))
         return None

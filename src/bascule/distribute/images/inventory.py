@@ -45,6 +45,8 @@ class Inventory:
     user: str = ""
     root: str = ""  # "root", "sudo", or "" when root is not to be had
     arch: str = ""  # as uname -m
+    boot: str = ""  # equal for nodes that share one kernel, and so its cores
+    cores: int = 0  # 0: not known
     python: tuple[int, int] | None = None
     spool: str = ""
     spool_room: Room | None = None
@@ -89,6 +91,8 @@ def parse(text: str) -> Inventory:
         user=said.get("user", ""),
         root=said.get("root", ""),
         arch=said.get("arch", ""),
+        boot=said.get("boot", ""),
+        cores=int(said.get("cores", "") or 0),
         python=_version(said.get("python", "")),
         spool=said.get("spool", ""),
         spool_room=_room(said.get("spool_free", "")),

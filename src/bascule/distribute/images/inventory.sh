@@ -16,6 +16,8 @@ echo "=== said"; [ -n "$docker" ] || echo "$said"
 echo "=== user"; id -un
 echo "=== root"; echo "$as"
 echo "=== arch"; uname -m
+echo "=== boot"; cat /proc/sys/kernel/random/boot_id
+echo "=== cores"; nproc
 echo "=== python"; python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
 echo "=== spool"; echo "$spool"
 echo "=== spool_free"; near=$spool; while [ ! -d "$near" ]; do near=$(dirname "$near"); done; stat -c %d "$near"
