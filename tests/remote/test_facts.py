@@ -158,6 +158,16 @@ def test_this_very_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aske
     assert interface_of(facts, "127.0.0.1") == "lo"
 
 
+def test_what_took_too_long_is_not_known_and_says_where_it_stopped(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    node = Node("here", "local")
+    facts = asyncio.run(read_facts(LocalRunner(node), node, within=1)).facts
+    assert facts.hostname == socket.gethostname()
+    assert (facts.docker, facts.unknown["docker"]) == (None, "not read within 1 s: stopped at docker")
+
+
 def test_without_iproute2_python_tells_the_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node("here", "local")
     with_ip = asyncio.run(read_facts(LocalRunner(node), node)).facts

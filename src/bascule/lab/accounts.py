@@ -30,6 +30,8 @@ def furnish(lab: Lab, host: Host) -> None:
         (folder / name).mkdir(parents=True)
     (folder / "tmp").chmod(0o1777)
     _write_accounts(folder / "etc")
+    names = [f"{each.address('lan')} {each.name}\n" for each in lab.hosts]
+    (folder / "etc/hosts").write_text("".join(["127.0.0.1 localhost\n", *names]))
     for user, uid in USERS.items():
         home = folder / "home" / user
         home.mkdir()

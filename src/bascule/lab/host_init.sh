@@ -13,7 +13,7 @@ folder=/run/host  # the way to it may lead through what is covered next
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm  # engines meet there: hosts must not
 mount --bind "$folder/home" /home
 mount --bind "$folder/tmp" /tmp
-for file in passwd group shadow; do mount --bind "$folder/etc/$file" "/etc/$file"; done
+for file in passwd group shadow hosts; do mount --bind "$folder/etc/$file" "/etc/$file"; done
 hostname "$name"
 cd /
 

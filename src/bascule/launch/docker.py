@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 
 from bascule.core.nouns import DockerFacts, Glimpse, Node, RankPlan, RankState
@@ -21,7 +22,8 @@ class DockerRuntime:
         """Create and start one container; it leaves nothing when it fails."""
         entrypoint = await self._entrypoint(runner, node, label["artefact"])
         script = start_script(node, name, plan, label, entrypoint)
-        return await runner.run(("sh", "-s"), stdin=script, within=120)
+        result = await runner.run(("sh", "-s"), stdin=script, within=120)
+        return replace(result, stderr=docker.first_error(result.stderr))
 
     async def observe(self, runner: Runner, node: Node, cursors: Mapping[str, str]) -> list[Glimpse]:
         """One look at ranks of a node; a rank of which the daemon says nothing now is left out."""
@@ -93,10 +95,13 @@ def start_script(node: Node, name: str, plan: RankPlan, label: Mapping[str, str]
         f"{command} {shell.line((*create, *words))} >/dev/null",
         f"trap '{command} rm -f {container} >/dev/null' EXIT",
     ]
-    if files:
+    if files or command.endswith("podman"):  # podman doesn't make the working directory by itself
         lines += ["folder=$(mktemp -d)", f"trap 'rm -rf \"$folder\"; {command} rm -f {container} >/dev/null' EXIT"]
         lines += [shell.here_document(path, text, "folder") for path, text in files.items()]
-        lines += ['chmod 644 "$folder"/*; chmod 755 "$folder"', f'{command} cp "$folder/." {container}:{docker.FOLDER}']
+        lines += [
+            'find "$folder" -type f -exec chmod 644 {} +; chmod 755 "$folder"',
+            f'{command} cp "$folder/." {container}:{docker.FOLDER}',
+        ]
         lines += ['rm -rf "$folder"']
     lines += [f"{command} start {container} >/dev/null", "trap - EXIT"]
     body = "\n".join(line.rstrip("\n") for line in lines)

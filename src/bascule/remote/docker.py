@@ -98,6 +98,12 @@ def parse_glimpses(out: bytes) -> list[Glimpse]:
     return glimpses
 
 
+def first_error(stderr: bytes) -> bytes:
+    """What docker complains of, without its last line that only says which container it failed to start."""
+    lines = [line for line in stderr.splitlines() if not line.startswith(b"Error: failed to start containers")]
+    return b"\n".join(lines)
+
+
 def image_arch(machine: str) -> str:
     """What images call the architecture that `uname -m` prints."""
     return _ARCHITECTURES.get(machine, machine)

@@ -13,6 +13,7 @@ from bascule.remote.docker import parse_docker
 from bascule.remote.runner import Runner
 
 SECTION = "=== "
+WITHIN = 20.0  # seconds
 
 # Each section prints its facts or nothing. Interfaces: iproute2 where it is, else an ioctl through python3.
 SCRIPT = r"""
@@ -37,12 +38,16 @@ echo "=== infiniband"; if [ -d /dev/infiniband ]; then echo yes; else echo no; f
 echo "=== docker"
 for tool in docker "sudo -n docker" podman; do
   command -v "${tool%% *}" >/dev/null 2>&1 || { echo "no $tool: not installed"; continue; }
-  if told=$(timeout 10 $tool info --format '{{json .}}' 2>&1) && case "$told" in "{"*) ;; *) false ;; esac; then
-    echo "ok $tool"; echo "$told"; break
-  else echo "no $tool: $(echo "$told" | tail -n 1)"; fi
+  told=$(timeout 10 $tool info --format '{{json .}}' 2>/dev/null </dev/null); status=$?
+  case "$status $told" in # when the daemon is out of reach, some clients exit with 0 and tell it in their JSON
+    *'"ServerErrors":["'*) echo "no $tool: $(echo "$told" | sed 's/.*"ServerErrors":\["//; s/"\].*//')" ;;
+    "0 {"*) echo "ok $tool"; echo "$told" | tr -d '\n'; echo; break ;; # podman prints it over many lines
+    *) echo "no $tool: $(timeout 10 $tool info 2>&1 >/dev/null </dev/null | tail -n 1)" ;;
+  esac
 done
 echo "=== memlock"
-pid=$(cat /run/docker.pid 2>/dev/null) && grep -hE '^(CapEff|Max locked)' "/proc/$pid/status" "/proc/$pid/limits"
+pid=$(cat /run/docker.pid 2>/dev/null) || pid=self  # podman has no daemon: its limits are ours
+grep -hE '^(CapEff|Max locked)' "/proc/$pid/status" "/proc/$pid/limits"
 echo "=== addresses"
 if command -v ip >/dev/null 2>&1; then ip -o -4 addr show
 elif command -v python3 >/dev/null 2>&1; then python3 - <<'PY'
@@ -61,9 +66,14 @@ fi
 """
 
 
-async def read_facts(runner: Runner, node: Node) -> Node:
+async def read_facts(runner: Runner, node: Node, within: float = WITHIN) -> Node:
     """The node with its facts. Raises NodeUnreachable."""
-    result = await runner.run(("sh", "-s", "--", node.run_dir or ""), stdin=SCRIPT, within=20)
+    result = await runner.run(("sh", "-s", "--", node.run_dir or ""), stdin=SCRIPT, within=within)
+    if result.timed_out:  # what was being read is not known
+        before, _, broken = result.text.rpartition(SECTION)
+        facts = parse_facts(before)
+        late = dict.fromkeys(facts.unknown, f"not read within {within:g} s: stopped at {broken.split(None, 1)[0]}")
+        return replace(node, facts=replace(facts, unknown=late))
     return replace(node, facts=parse_facts(result.text))
 
 
@@ -140,7 +150,7 @@ def _gpus(text: str) -> tuple[str, ...]:
 
 
 def _memlock(text: str) -> bool:
-    """From CapEff and `Max locked memory` of dockerd: whether it may lift the limit (CAP_SYS_RESOURCE is bit 24)."""
+    """From CapEff and `Max locked memory` of dockerd, or of ourselves for podman: whether it may lift the limit (CAP_SYS_RESOURCE is bit 24)."""
     for line in _word(text).splitlines():
         words = line.split()
         if words[0] == "CapEff:" and int(words[1], 16) >> 24 & 1:
