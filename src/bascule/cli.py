@@ -11,9 +11,11 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from bascule import __version__
+from bascule.catalog import app as catalog
 from bascule.copying import app as copy
 from bascule.errors import BasculeError, RecipeError
 from bascule.lab.commands import app as lab
+from bascule.probing.commands import app as probe
 from bascule.show.plain import JsonLines, out, print_json, say, tell_error
 
 USAGE, INTERRUPTED = 2, 130
@@ -287,7 +289,9 @@ def init(path: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("bas
     return 0
 
 
+app.command(probe)
 app.command(copy)
+app.command(catalog)
 app.command(lab)
 
 

@@ -41,6 +41,8 @@ def image(image: str, *, source: From, targets: To, json: Json = False) -> int:
     """Copy an image: only the layers that a target lacks travel, and targets pass them on.
 
     An interrupted copy goes on where it stopped. At the end the contents are compared, not the ids.
+    Bytes go directly from node to node over the network that they share: authenticated by a one-time token and checked
+    by their digests, but not encrypted. Nodes that can't reach each other get a tunnel through ssh.
 
     Parameters
     ----------

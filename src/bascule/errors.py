@@ -2,7 +2,8 @@
 
 BasculeError               code, exit status, what was seen, what to try
 ├── RecipeError        2   a recipe or a command line that can't be meant; file:line:column
-├── ModelError         2   a model folder that is missing or broken
+├── ModelError         2   a model that is missing or broken, in a folder or on a hub
+├── ProbeError         2   something to probe that is not there
 ├── NodeUnreachable    3   a node that doesn't answer
 ├── NodeTrouble        4   a node that answers and can't do it: disk full, no rights
 └── Busy               2   another bascule works on the same service
@@ -33,6 +34,12 @@ class RecipeError(BasculeError):
 
 class ModelError(BasculeError):
     """A model folder that is missing or broken."""
+
+    exit_status = 2
+
+
+class ProbeError(BasculeError):
+    """Something to probe that is not there, or that can't be asked so."""
 
     exit_status = 2
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from bascule.core.nouns import Model, Node
-from bascule.discover.model import read_model
+from bascule.discover.model import from_name, read_config_file, read_model
 from bascule.errors import ModelError
 from bascule.remote.local import LocalRunner
 
@@ -32,19 +33,6 @@ def folder(tmp_path: Path, **files: str | bytes) -> Path:
         file = path / name.replace("_json", ".json").replace("_jinja", ".jinja").replace("_st", ".safetensors")
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
-
-
-def test_a_model_is_known_by_its_config_and_the_size_of_its_weights(tmp_path: Path) -> None:
-    path = folder(tmp_path, a_st=b"12345", b_st=b"123", notes_json="{}")
-    assert read(path) == Model(str(path), ("LlamaForCausalLM",), "llama", bytes=8, thinks=False)
-
-
-def test_weights_behind_links_count_and_missing_ones_are_not_made_up(tmp_path: Path) -> None:
-    path = folder(tmp_path)
-    assert read(path).bytes is None
-    (tmp_path / "blob").write_bytes(b"1234")
-    (path / "model.safetensors").symlink_to(tmp_path / "blob")
-    assert read(path).bytes == 4
 
 
 @pytest.mark.parametrize(
@@ -120,4 +108,36 @@ def test_our_own_tiny_model() -> None:
     model = read(ADDER)
     assert model.thinks
     assert model.architectures[0].startswith("Qwen3_5Moe")
-    assert model.bytes == (ADDER / "model.safetensors").stat().st_size
+    assert model.parameters == 1_506_264
+    assert model.bytes == 2 * model.parameters
+    assert model.bytes_exact
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        ("LlamaForCausalLM", "", "llama"),
+        ("Glm4MoeLiteForCausalLM", "", "glm4_moe_lite"),
+        ("Qwen3_5MoeForConditionalGeneration", "", "qwen3_5_moe"),
+        ("Qwen3_5MoeForCausalLM", "", ""),  # two model types have it
+        ("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "qwen3_5_moe_text"),
+        ("NobodyForCausalLM", "", ""),
+    ],
+)
+def test_a_name_alone_is_a_model_with_the_one_type_that_has_it(name: str, given: str, wanted: str) -> None:
+    assert from_name(name, given) == Model(name, (name,), wanted, bytes_exact=False)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "owner/name", "../x", "-x"])
+def test_what_can_be_no_class_is_told(name: str) -> None:
+    with pytest.raises(ModelError, match="is no name of an architecture"):
+        from_name(name)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "pipe"])
+def test_a_config_that_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "config.json"
+    {"missing": str, "folder": os.mkdir, "pipe": os.mkfifo}[kind](path)
+    with pytest.raises(ModelError, match="there is no file") as caught:
+        read_config_file(path)
+    assert caught.value.code == "model-missing"

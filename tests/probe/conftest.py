@@ -1,6 +1,7 @@
 """Real folders with real (trimmed) engine files, and the probe run on them through the LocalRunner."""
 
 import asyncio
+import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,10 @@ import pytest
 
 from bascule.core.nouns import Artefact, Candidate, Finding, Model, Node, Setting
 from bascule.probe.gather import probe
+from bascule.probe.packages import installed
+from bascule.probe.readers import READERS
+from bascule.probe.verdict import Question, Report, judge
+from bascule.probe.views.folder import FolderView
 from bascule.remote.local import LocalRunner
 from probe.probe_cases import FILES, NOW
 
@@ -43,3 +48,22 @@ def ask() -> Callable[..., Finding]:
         return asyncio.run(probe(candidate, model, runner, "h1", lambda: NOW))
 
     return run
+
+
+@pytest.fixture
+def report() -> Callable[..., Report]:
+    """What a reader and the policy make of a folder of packages."""
+
+    def run(engine: str, root: Path, model: Model, settings=(), nodes=(), gpu="") -> Report:
+        candidate = Candidate("c", engine, Artefact("venv", str(root)), "/m", tuple(settings), tuple(nodes))
+        return asyncio.run(_report(engine, root, Question(candidate, model, gpu=gpu)))
+
+    return run
+
+
+async def _report(engine: str, root: Path, question: Question) -> Report:
+    reader, view = READERS[engine], FolderView(LocalRunner(Node("h1", "local")), str(root))
+    package = await installed(view, reader.distributions)
+    label = f"{reader.title} {package.version}" if package else reader.title
+    question = dataclasses.replace(question, label=label)
+    return judge(question, await reader.look(view, question, package))

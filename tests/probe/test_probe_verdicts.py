@@ -65,12 +65,13 @@ def test_the_installed_transformers_counts_and_not_the_required_one(install, ask
         (("vllm", ("vllm-0.17.0", "transformers-5.19.0"), "q35_text"), "probe-undecided", "ForConditionalGeneration"),
         (("vllm", VLLM_032, "glm"), "architecture-known", "vLLM 0.32.0"),
         (("vllm", VLLM_032, "nobody"), "architecture-unknown", "vLLM 0.32.0 does not know NobodyForCausalLM"),
-        (("vllm", ("vllm-0.32.0",), "q35_text"), "probe-undecided", "no transformers beside it"),
+        # a bare wheel is judged by the transformers that it requires
+        (("vllm", ("vllm-0.32.0",), "q35_text"), "architecture-known", "Requires-Dist: transformers<5.20.0,>=5.16.1"),
         (("sglang", ("sglang-0.5.9",), "q35"), "architecture-known", "SGLang 0.5.9 knows"),
         (("sglang", ("sglang-0.5.9",), "q35_text"), "architecture-unknown", "SGLang 0.5.9 does not know"),
         (("sglang", ("sglang-0.5.9",), "next"), "architecture-known", "EntryClass = Qwen3NextForCausalLM"),
         (("sglang", ("sglang-0.5.9",), "glm"), "model-type-unknown", "(first in transformers 5.0.0)"),
-        (("sglang", ("sglang-0.5.9",), "llama"), "probe-undecided", "it requires ==4.57.1"),
+        (("sglang", ("sglang-0.5.9",), "llama"), "probe-undecided", "it requires transformers ==4.57.1"),
         (("sglang", ("sglang-0.5.9", "transformers-4.57.6"), "llama"), "architecture-known", "SGLang 0.5.9"),
         (("sglang", ("sglang-0.5.23",), "q35"), "architecture-known", "SGLang 0.5.23 knows"),
         (("sglang", ("sglang-0.5.23", "transformers-5.19.0"), "glm"), "architecture-known", "SGLang 0.5.23 knows"),
@@ -95,7 +96,12 @@ def test_one_known_architecture_of_several_is_enough(install, ask):
 
 def test_a_dropped_architecture_says_when_it_was_last_there(install, ask):
     finding = ask("vllm", install(*VLLM_032), Model("/m", ("MotifForCausalLM",), "motif"))
-    assert (finding.fate, finding.advice) == (Fate.HOPELESS, "last in vLLM 0.10.2")
+    assert (finding.fate, finding.code, finding.advice) == (
+        Fate.HOPELESS,
+        "architecture-unknown",
+        "last release with it: 0.10.2",
+    )
+    assert finding.evidence[0].excerpt == '"MotifForCausalLM": "0.10.2",'
 
 
 # Faults: each makes one check fail, and none of them becomes a yes or a no.
@@ -272,7 +278,7 @@ def test_what_may_not_be_read_is_unknown_and_not_missing(install, ask, closed):
 
 
 def test_an_engine_without_a_reader_is_unknown(ask):
-    finding = ask("lmdeploy", "/anywhere", LLAMA)
+    finding = ask("tensorrt-llm", "/anywhere", LLAMA)
     assert (finding.fate, finding.code) == (Fate.UNKNOWN, "probe-undecided")
 
 

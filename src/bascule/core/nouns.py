@@ -209,6 +209,21 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantization:
+    """How the weights of a model are stored, as its config.json says."""
+
+    method: str  # quant_method: fp8, awq, gptq, modelopt, compressed-tensors, mxfp4, …
+    algorithm: str = ""  # where the method has several: modelopt's quant_algo, compressed-tensors' format
+    bits: int | None = None
+    block: tuple[int, ...] = ()  # weight_block_size, rows and columns that share a scale
+    skipped: tuple[str, ...] = ()  # modules that are left as they were
+
+    def __str__(self) -> str:
+        shape = "x".join(map(str, self.block))
+        return " ".join(word for word in (self.method, self.algorithm, shape and f"in blocks of {shape}") if word)
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """Facts of a model, from its config.json and weights."""
 
@@ -217,6 +232,10 @@ class Model:
     model_type: str
     bytes: int | None = None  # of the weights
     thinks: bool = False  # its chat template opens a reasoning block
+    bytes_exact: bool = True  # False: bytes is an estimate from the configuration
+    parameters: int | None = None  # counted from the shapes in the weights' headers
+    quantization: Quantization | None = None  # None: not quantized
+    remote_code: tuple[str, ...] = ()  # classes that its own Python files bring (auto_map)
 
 
 @dataclass(frozen=True, slots=True)

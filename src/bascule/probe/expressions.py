@@ -6,43 +6,70 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bascule.probe.values import Env, Spot, Table, Unknown
+from bascule.probe.comparisons import compare
+from bascule.probe.values import Draft, Env, Spot, Table, Unknown
+
+LONGEST = 100_000  # characters or items of what is joined; nothing that names a model is longer
 
 
 def value_of(node: ast.expr, env: Env) -> Any:
-    """The value of an expression, or Unknown."""
+    """The value of an expression, or Unknown. Raises TooMuch, and RecursionError for what is nested too deeply."""
+    env.budget.spend(1)
     evaluate = _EXPRESSIONS.get(type(node))
     if evaluate is None:
         return env.unknown(node, f"{type(node).__name__} is not a literal")
     return evaluate(node, env)
 
 
+def truth(node: ast.expr, env: Env) -> bool | Unknown:
+    """Whether a condition holds: `unknown and False` is a clear no."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = truth(node.operand, env)
+        return inner if isinstance(inner, Unknown) else not inner
+    if isinstance(node, ast.BoolOp):
+        decisive = isinstance(node.op, ast.Or)
+        parts = [truth(part, env) for part in node.values]
+        if decisive in parts:
+            return decisive
+        return next((part for part in parts if isinstance(part, Unknown)), not decisive)
+    value = value_of(node, env)
+    return value if isinstance(value, Unknown) else bool(value)
+
+
 def dict_from_call(node: ast.Call, env: Env, start: Table | None = None) -> Table:
     """The table of `dict(…)`, `OrderedDict(…)` or `x.update(…)`: pairs, another dict, keywords, `**`."""
-    table = start or Table(env.spot(node))
+    draft = Draft.of(start) if start else Draft(env.spot(node))
     for argument in node.args:
-        table = _with_argument(table, argument, env)
+        _add_argument(draft, argument, env)
     for keyword in node.keywords:
         value = value_of(keyword.value, env)
-        spot = env.spot(keyword)
-        table = table.merged(value, spot) if keyword.arg is None else table.having(keyword.arg, value, spot)
-    return table
+        if keyword.arg is None:
+            _merge(draft, value, keyword, env)
+        else:
+            draft.add(keyword.arg, value, env.spot(keyword))
+    return draft.table()
 
 
-def _with_argument(table: Table, argument: ast.expr, env: Env) -> Table:
+def _merge(draft: Draft, value: Any, node: ast.AST, env: Env) -> None:
+    if isinstance(value, Table):
+        env.budget.spend(len(value.entries) + len(value.gaps))
+    draft.merge(value, env.spot(node))
+
+
+def _add_argument(draft: Draft, argument: ast.expr, env: Env) -> None:
     if not isinstance(argument, ast.List | ast.Tuple):
         value = value_of(argument, env)
         if not isinstance(value, tuple):
-            return table.merged(value, env.spot(argument))
+            return _merge(draft, value, argument, env)
         rows = [(row, env.spot(argument)) for row in value]
     else:
         rows = [(value_of(row, env), env.spot(row)) for row in argument.elts]
     for row, spot in rows:
         if isinstance(row, tuple) and len(row) == 2:
-            table = table.having(row[0], row[1], spot)
+            draft.add(row[0], row[1], spot)
         else:
-            table = table.with_gap(Unknown(spot, "has a row that is no pair"))
-    return table
+            draft.gaps.append(Unknown(spot, "has a row that is no pair"))
+    return None
 
 
 def _constant(node: ast.Constant, env: Env) -> Any:
@@ -67,38 +94,42 @@ def _with_starred(node: ast.Tuple | ast.List | ast.Set, env: Env) -> Any:
             found.append(value)
         elif isinstance(value, tuple):
             found += value
+        elif isinstance(value, Table) and not value.gaps:
+            found += value.entries
         else:
             return env.unknown(item, "unpacks something that is no literal")
-    return tuple(found)
+    return _joined(tuple(found), node, env)
+
+
+def _joined(value: str | tuple[Any, ...], node: ast.expr, env: Env) -> Any:
+    """What was put together: within bounds, so that no file makes one thing of gigabytes."""
+    env.budget.spend(len(value) // 100)
+    return value if len(value) <= LONGEST else env.unknown(node, f"joins more than {LONGEST} items")
 
 
 def _dict(node: ast.Dict, env: Env) -> Table:
-    entries: dict[Any, Any] = {}
-    spots: dict[Any, Spot] = {}
-    table = Table(env.spot(node))
+    draft = Draft(env.spot(node))
     for key, item in zip(node.keys, node.values, strict=True):
         value = value_of(item, env)
-        if isinstance(key, ast.Constant):  # the common case, without a copy of the table per row
-            entries[key.value], spots[key.value] = value, env.spot(key)
-            continue
-        table = table.merged(Table(table.where, entries, spots), table.where)
-        entries, spots = {}, {}
         if key is None:
-            table = table.merged(value, env.spot(item))
+            _merge(draft, value, item, env)
         else:
-            table = table.having(value_of(key, env), value, env.spot(key))
-    return table.merged(Table(table.where, entries, spots), table.where)
+            draft.add(value_of(key, env), value, env.spot(key))
+    return draft.table()
 
 
 def _binary(node: ast.BinOp, env: Env) -> Any:
     left, right = value_of(node.left, env), value_of(node.right, env)
     if isinstance(node.op, ast.BitOr) and isinstance(left, Table):
-        return left.merged(right, env.spot(node.right))
+        env.budget.spend(len(left.entries) + len(left.gaps))
+        draft = Draft.of(left)
+        _merge(draft, right, node.right, env)
+        return draft.table()
     if isinstance(node.op, ast.Add):
         if isinstance(left, str) and isinstance(right, str):
-            return left + right
+            return _joined(left + right, node, env)
         if isinstance(left, tuple) and isinstance(right, tuple):
-            return left + right
+            return _joined(left + right, node, env)
     return env.unknown(node, "an operation that is not a literal")
 
 
@@ -107,10 +138,11 @@ def _f_string(node: ast.JoinedStr, env: Env) -> Any:
     for part in node.values:
         plain = isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion == -1
         value = value_of(part.value, env) if isinstance(part, ast.FormattedValue) else value_of(part, env)
-        if not isinstance(value, str | int) or (isinstance(part, ast.FormattedValue) and not plain):
+        small = isinstance(value, str) or (isinstance(value, int) and abs(value) < 1 << 63)
+        if not small or (isinstance(part, ast.FormattedValue) and not plain):
             return env.unknown(node, "an f-string of more than literals")
         words.append(str(value))
-    return "".join(words)
+    return _joined("".join(words), node, env)
 
 
 def _call(node: ast.Call, env: Env) -> Any:
@@ -123,6 +155,8 @@ def _call(node: ast.Call, env: Env) -> Any:
         name = ""
     if name in env.dict_classes:
         return dict_from_call(node, env)
+    if name in env.calls and not node.args and not node.keywords:
+        return env.calls[name]
     if name in ("tuple", "list", "set", "frozenset") and len(node.args) == 1:
         rows = _rows(node.args[0], env)[0]
         return next((row for row in rows if isinstance(row, Unknown)), rows)
@@ -130,16 +164,16 @@ def _call(node: ast.Call, env: Env) -> Any:
 
 
 def _dict_comprehension(node: ast.DictComp, env: Env) -> Table:
-    table = Table(env.spot(node))
+    draft = Draft(env.spot(node))
     sources = [_rows(generator.iter, env)[1] for generator in node.generators]
     for inner in _rounds(node.generators, env):
         if isinstance(inner, Unknown):
-            table = table.with_gap(inner)
+            draft.gaps.append(inner)
             continue
         key = value_of(node.key, inner)
         own_line = (spots[key] for spots in sources if isinstance(key, str) and key in spots)
-        table = table.having(key, value_of(node.value, inner), next(own_line, env.spot(node)))
-    return table
+        draft.add(key, value_of(node.value, inner), next(own_line, draft.where))
+    return draft.table()
 
 
 def _list_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Env) -> Any:
@@ -161,9 +195,9 @@ def _rounds(generators: list[ast.comprehension], env: Env) -> list[Env | Unknown
         if isinstance(row, Unknown):
             found.append(row)
             continue
-        inner = env.copy()
+        inner = env.inner()
         bind(first.target, row, inner)
-        tests = [value_of(test, inner) for test in first.ifs]
+        tests = [truth(test, inner) for test in first.ifs]
         doubt = next((test for test in tests if isinstance(test, Unknown)), None)
         if doubt is not None:
             found.append(doubt)
@@ -197,23 +231,9 @@ def bind(target: ast.expr, value: Any, env: Env) -> None:
 
 def _compare(node: ast.Compare, env: Env) -> Any:
     left, right = value_of(node.left, env), value_of(node.comparators[0], env)
-    if len(node.ops) > 1 or isinstance(left, Unknown) or isinstance(right, Unknown):
-        return env.unknown(node, "a comparison of more than literals")
-    if isinstance(node.ops[0], ast.Eq | ast.Is):
-        return left == right
-    if isinstance(node.ops[0], ast.NotEq | ast.IsNot):
-        return left != right
-    return _contains(node, left, right, env)
-
-
-def _contains(node: ast.Compare, left: Any, right: Any, env: Env) -> Any:
-    if isinstance(right, Table):
-        right = tuple(right.entries) if not right.gaps else None
-    if isinstance(right, tuple | str) and isinstance(node.ops[0], ast.In | ast.NotIn):
-        if isinstance(right, tuple) and any(isinstance(item, Unknown) for item in right):
-            return env.unknown(node, "a list that is not all literals")
-        return (left in right) == isinstance(node.ops[0], ast.In)
-    return env.unknown(node, "a comparison of more than literals")
+    env.budget.spend(len(right) if isinstance(right, tuple | str) else 1)
+    holds = compare(node.ops[0], left, right) if len(node.ops) == 1 else None
+    return env.unknown(node, "a comparison of more than literals") if holds is None else holds
 
 
 def _not(node: ast.UnaryOp, env: Env) -> Any:
@@ -235,19 +255,29 @@ def _all_or_any(node: ast.BoolOp, env: Env) -> Any:
 
 
 def _either(node: ast.IfExp, env: Env) -> Any:
-    test = value_of(node.test, env)
+    test = truth(node.test, env)
     if isinstance(test, Unknown):
         return test
     return value_of(node.body if test else node.orelse, env)
 
 
 def _subscript(node: ast.Subscript, env: Env) -> Any:
+    """An item of a table or a list, or what `Literal[…]` names."""
+    if isinstance(node.value, ast.Name) and node.value.id == "Literal":
+        value = value_of(node.slice, env)
+        return value if isinstance(value, tuple | Unknown) else (value,)
     holder, key = value_of(node.value, env), value_of(node.slice, env)
     if isinstance(holder, Table) and isinstance(key, str | int) and key in holder.entries:
         return holder.entries[key]
     if isinstance(holder, tuple) and isinstance(key, int) and -len(holder) <= key < len(holder):
         return holder[key]
     return env.unknown(node, "looks up what is no literal")
+
+
+def _attribute(node: ast.Attribute, env: Env) -> Any:
+    """What the body of a class of this file gave to a name."""
+    name = f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else ""
+    return env.names.get(name, env.unknown(node, "Attribute is not a literal"))
 
 
 _VIEWS: Mapping[str, Callable[[Table], tuple[Any, ...]]] = {
@@ -275,4 +305,5 @@ _EXPRESSIONS: Mapping[type[ast.expr], Callable[[Any, Env], Any]] = {
     ast.BoolOp: _all_or_any,
     ast.IfExp: _either,
     ast.Subscript: _subscript,
+    ast.Attribute: _attribute,
 }

@@ -1,34 +1,24 @@
-"""The probe of an image that a node has: its packages' texts are taken out of a container that is never started."""
+"""The probe of an image or a container that a node has: cheap looks first, all of it only when they don't decide."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from bascule.core.nouns import Candidate, Evidence, Finding, Model, Node, Step
-from bascule.probe.gather import look_in
+from bascule.core.nouns import Candidate, Finding, Model, Node
+from bascule.probe.gather import finding, look_in
+from bascule.probe.kernels.lore import places, tools
 from bascule.probe.readers import READERS
+from bascule.probe.readers.base import engine_facts
 from bascule.probe.values import Spot
-from bascule.probe.verdict import Question, missing, undecided
-from bascule.probe.views import FolderView, Unreadable
+from bascule.probe.verdict import GOOD, Question, Report, all_alike, missing, undecided
+from bascule.probe.views.base import Unreadable
+from bascule.probe.views.container import Missing, Target, copied, describe, mounted, unpacked
+from bascule.probe.views.folder import FolderView
 from bascule.remote.runner import Runner
 
-WITHIN = 900.0  # seconds to read an image of tens of GB once
-
-# DOCKER IMAGE PACKAGE: unpacks what a reader may ask for, prints the folder, and its site-packages with the engine.
-_UNPACK = r"""
-set -u; docker=$1 package=$3; export LC_ALL=C
-folder=$(mktemp -d) || exit 3
-id=$($docker create --pull never --network none "$2" true) || { rm -rf "$folder"; exit 4; }
-$docker export "$id" | tar -x -C "$folder" --no-same-owner --wildcards \
-  "*-packages/*-info/METADATA" "*-packages/*-info/entry_points.txt" "*-packages/*.pth" \
-  "*-packages/$package/*.py" "*-packages/transformers/*.py" \
-  "*-packages/xllamacpp/*.so" "*-packages/xllamacpp.libs/*" 2>/dev/null
-$docker rm -f "$id" >/dev/null
-echo "$folder"
-find "$folder" -type d -name "$package" -path "*-packages/$package" 2>/dev/null | sed 's,/[^/]*$,,' | head -n 1
-"""
+TEXTS = ("*-packages/*-info/METADATA", "*-packages/*-info/entry_points.txt", "*-packages/*.pth")
 
 
 async def probe_image(
@@ -36,32 +26,77 @@ async def probe_image(
 ) -> Finding:
     """Does the engine in this image know this model? One Finding; UNKNOWN when the image can't be read."""
     question = Question(candidate, model)
-    reader = READERS[candidate.engine]
-    try:
-        async with _unpacked(candidate, runner, node, reader.folder) as view:
-            if view is None:
-                where = Spot(candidate.artefact.ref, None, f"no folder *-packages/{reader.folder} in it")
-                opinion = missing(question, f"there is no {reader.title} in {candidate.artefact.ref}", where)
-            else:
-                opinion = await look_in(view, question)
-    except Unreadable as trouble:
-        opinion = undecided(question, trouble.why, (trouble.spot,))
-    seen = tuple(Evidence(node.name, f"{candidate.artefact.ref} {s.source}", now(), s.text) for s in opinion.seen)
-    return Finding(Step.PROBE, opinion.fate, opinion.code, opinion.says, seen, advice=opinion.advice)
-
-
-@asynccontextmanager
-async def _unpacked(candidate: Candidate, runner: Runner, node: Node, package: str) -> AsyncIterator[FolderView | None]:
-    """A view of the image's packages, for a while; None when the engine isn't among them. Raises Unreadable."""
     ref = candidate.artefact.ref
+    try:
+        report = await report_on(await _described(ref, runner, node), question, runner)
+    except Unreadable as trouble:
+        report = all_alike(question, undecided(question, trouble.why, (trouble.spot,)))
+    return finding(report, node.name, now(), f"{ref} ")
+
+
+async def _described(ref: str, runner: Runner, node: Node) -> Target:
     if node.facts.docker is None:
         raise Unreadable(ref, f"{node.name} has no docker")
-    words = ("sh", "-s", "--", " ".join(node.facts.docker.command), ref, package)
-    result = await runner.run(words, stdin=_UNPACK, within=WITHIN)
-    folder, _, root = result.text.strip().partition("\n")
-    if not result.ok or not folder:
-        raise Unreadable(ref, result.complaint)
+    return await describe(runner, node.facts.docker.command, ref)
+
+
+async def report_on(
+    target: Target, question: Question, runner: Runner, count: Callable[[int], None] = lambda _: None
+) -> Report:
+    """The report about an image or a container; `count` is told the bytes read. Raises Unreadable, NodeUnreachable."""
+    reader = READERS[question.candidate.engine]
     try:
-        yield FolderView(runner, root) if root else None
+        if view := await mounted(runner, target, reader.folder):
+            return await _counted(view, question, count)
+        if not question.gpu:
+            paths = tuple(_paths(question.candidate.engine))
+            async with copied(runner, target, reader.folder, reader.distributions, paths) as part:
+                report = await _counted(part, question, count) if part else None
+            if report and report.overall.word in GOOD:  # a no also needs what was left out: plugins, other classes
+                return report
+        async with unpacked(runner, target, reader.folder, _patterns(question)) as whole:
+            return await _counted(whole, question, count)
+    except Missing as trouble:
+        ref = question.candidate.artefact.ref
+        seen = Spot(ref, None, trouble.why)
+        return all_alike(question, missing(f"there is no {reader.title} in {ref}", seen))
+
+
+async def _counted(view: FolderView, question: Question, count: Callable[[int], None]) -> Report:
+    try:
+        return await look_in(view, question)
     finally:
-        await runner.run(("rm", "-rf", folder), within=60)
+        count(view.bytes_read)
+
+
+def _paths(engine: str) -> Iterator[str]:
+    """What an engine's reader asks for, and transformers beside it: files, and folders where it asks by a pattern."""
+    for name in dict.fromkeys((engine, "transformers")):
+        folder = READERS[name].folder
+        for text in _texts(engine_facts(name)):
+            if text.startswith(f"{folder}/"):
+                yield text.split("*")[0].rpartition("/")[0] if "*" in text else text
+    yield "transformers/models/auto"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, Sequence):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _patterns(question: Question) -> tuple[str, ...]:
+    """For GNU tar, whose * crosses a slash."""
+    engine = question.candidate.engine
+    reader, where = READERS[engine], places(engine)
+    binary: list[str] = [f"{reader.folder}*/*.so*"] if engine == "llamacpp" else []
+    if question.gpu and where:
+        binary += [glob for place in where.libraries for glob in place.globs]
+        binary += [tools().version, tools().declared, *tools().ptxas, *tools().nvcc]
+    texts = (f"*-packages/{reader.folder}/*.py", "*-packages/transformers/*.py")
+    return (*TEXTS, *texts, *(f"*-packages/{glob}" for glob in binary))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import re
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
 EXCERPT = 200  # characters of a line that are kept
+WORK = 500_000  # steps for one file, a second at most; the largest of the real ones takes 15 000
+PLAIN = (str, int, float, bytes, type(None))  # what may be a key, and what is compared
 DICTS = ("dict", "OrderedDict")  # classes that make a dict, whatever file names them
 
 
@@ -42,26 +46,21 @@ class Table:
     spots: Mapping[Any, Spot] = field(default_factory=dict)
     gaps: tuple[Unknown, ...] = ()
 
-    def merged(self, other: object, spot: Spot) -> Table:
-        """This table, overridden by another value; one that is no table leaves a gap."""
-        if isinstance(other, Unknown):
-            return self.with_gap(other)
-        if not isinstance(other, Table):
-            return self.with_gap(Unknown(spot, "merges something that is no dict"))
-        entries = {**self.entries, **other.entries}
-        return Table(self.where, entries, {**self.spots, **other.spots}, self.gaps + other.gaps)
-
     def having(self, key: object, value: object, spot: Spot) -> Table:
         """This table with one entry more."""
-        if isinstance(key, Unknown):
-            return self.with_gap(key)
-        if not isinstance(key, str | int | float | bytes | None):
-            return self.with_gap(Unknown(spot, "has a key that is no plain literal"))
-        return Table(self.where, {**self.entries, key: value}, {**self.spots, key: spot}, self.gaps)
+        draft = Draft.of(self)
+        draft.add(key, value, spot)
+        return draft.table()
+
+    def merged(self, other: object, spot: Spot) -> Table:
+        """This table, overridden by another value; one that is no table leaves a gap."""
+        draft = Draft.of(self)
+        draft.merge(other, spot)
+        return draft.table()
 
     def without(self, key: object, spot: Spot) -> Table:
         """This table less one entry."""
-        if isinstance(key, Unknown) or not isinstance(key, str | int | float | bytes | None):
+        if isinstance(key, Unknown) or not isinstance(key, PLAIN):
             # Any entry may be gone: nothing is certain any more.
             return Table(self.where, gaps=(*self.gaps, Unknown(spot, "drops an entry that reading can't name")))
         kept = {name: value for name, value in self.entries.items() if name != key}
@@ -77,27 +76,101 @@ class Table:
 
 
 @dataclass
+class Draft:
+    """A table while it grows, so that a long one isn't copied for each row."""
+
+    where: Spot
+    entries: dict[Any, Any] = field(default_factory=dict)
+    spots: dict[Any, Spot] = field(default_factory=dict)
+    gaps: list[Unknown] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, table: Table) -> Draft:
+        """A copy of a table that may grow."""
+        return cls(table.where, dict(table.entries), dict(table.spots), list(table.gaps))
+
+    def add(self, key: object, value: object, spot: Spot) -> None:
+        """One entry more; a key that can't be told is a gap."""
+        if isinstance(key, Unknown):
+            self.gaps.append(key)
+        elif not isinstance(key, PLAIN):
+            self.gaps.append(Unknown(spot, "has a key that is no plain literal"))
+        else:
+            self.entries[key], self.spots[key] = value, spot
+
+    def merge(self, other: object, spot: Spot) -> None:
+        """All entries of another table."""
+        if isinstance(other, Unknown):
+            self.gaps.append(other)
+        elif not isinstance(other, Table):
+            self.gaps.append(Unknown(spot, "merges something that is no dict"))
+        else:
+            self.entries.update(other.entries)
+            self.spots.update(other.spots)
+            self.gaps += other.gaps
+
+    def table(self) -> Table:
+        """What it has become; the draft isn't used any more."""
+        return Table(self.where, self.entries, self.spots, tuple(self.gaps))
+
+
+class TooMuch(Exception):
+    """A file asks for more steps than are spent on one."""
+
+
+@dataclass
+class Budget:
+    """The steps that are left for one file: what was written to be heavy ends soon, too."""
+
+    left: int = WORK
+
+    def spend(self, steps: int) -> None:
+        """Take so many steps. Raises TooMuch."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuch
+
+
+@dataclass
 class Env:
     """What is known while one file is read: its lines, its names, and its own classes that are dicts."""
 
     path: str
     lines: list[str]
-    names: dict[str, Any] = field(default_factory=dict)
+    names: MutableMapping[str, Any] = field(default_factory=dict)
+    calls: Mapping[str, Any] = field(default_factory=dict)  # functions whose answer is known, e.g. is_cuda
     dict_classes: set[str] = field(default_factory=lambda: set(DICTS))
+    budget: Budget = field(default_factory=Budget)
 
     def spot(self, node: ast.AST) -> Spot:
         """Where a node stands."""
-        number = getattr(node, "lineno", 1)
-        text = self.lines[number - 1].strip() if number <= len(self.lines) else ""
-        return Spot(self.path, number, text[:EXCERPT])
+        return spot_in(self.lines, self.path, node)
 
     def unknown(self, node: ast.AST, why: str) -> Unknown:
         """An honest gap at a node."""
         return Unknown(self.spot(node), why)
 
-    def copy(self, names: Mapping[str, Any] | None = None) -> Env:
-        """The same file with names of its own."""
-        return Env(self.path, self.lines, dict(self.names if names is None else names), set(self.dict_classes))
+    def copy(self) -> Env:
+        """The same file with names of its own, as they are now."""
+        self.budget.spend(len(self.names))
+        return Env(self.path, self.lines, dict(self.names), self.calls, set(self.dict_classes), self.budget)
+
+    def inner(self) -> Env:
+        """The same file with more names, for one round of a comprehension."""
+        self.budget.spend(10)
+        return Env(self.path, self.lines, ChainMap({}, self.names), self.calls, self.dict_classes, self.budget)
+
+
+def lines_of(source: bytes) -> list[str]:
+    """The lines of a file as Python counts them."""
+    return re.split(r"\r\n|\r|\n", source.decode("utf-8-sig", errors="replace"))
+
+
+def spot_in(lines: list[str], path: str, node: ast.AST) -> Spot:
+    """Where a node of a file stands."""
+    number = getattr(node, "lineno", 1)
+    text = lines[number - 1].strip() if number <= len(lines) else ""
+    return Spot(path, number, text[:EXCERPT])
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,10 @@ def _gpus(text: str) -> tuple[str, ...]:
 
 
 def _memlock(text: str) -> bool:
-    """From CapEff and `Max locked memory` of dockerd, or of ourselves for podman: whether it may lift the limit (CAP_SYS_RESOURCE is bit 24)."""
+    """From CapEff and `Max locked memory` of dockerd, or of ourselves for podman: whether it may lift the limit.
+
+    CAP_SYS_RESOURCE is bit 24.
+    """
     for line in _word(text).splitlines():
         words = line.split()
         if words[0] == "CapEff:" and int(words[1], 16) >> 24 & 1:

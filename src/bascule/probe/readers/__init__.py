@@ -1,28 +1,20 @@
-"""One reader per engine: where it keeps what it knows, release by release."""
+"""One reader per engine: where it keeps what it knows, release by release; a module here and a file in data/engines."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 
-from bascule.probe.packages import Package
-from bascule.probe.readers import llamacpp, sglang, transformers, vllm
-from bascule.probe.verdict import Opinion, Question
-from bascule.probe.views import View
+from bascule.probe.readers.base import Reader
 
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """How one engine is read."""
-
-    title: str  # as sentences name it
-    folder: str  # its package
-    look: Callable[[View, Question, Package | None], Awaitable[Opinion]]
+__all__ = ["READERS", "Reader"]
 
 
-READERS: Mapping[str, Reader] = {
-    "vllm": Reader("vLLM", "vllm", vllm.look),
-    "sglang": Reader("SGLang", "sglang", sglang.look),
-    "llamacpp": Reader("llama.cpp", "xllamacpp", llamacpp.look),
-    "transformers": Reader("transformers", "transformers", transformers.look),
-}
+def _found() -> Mapping[str, Reader]:
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    readers = [module.READER for module in modules if hasattr(module, "READER")]
+    return {reader.engine: reader for reader in sorted(readers, key=lambda reader: reader.order)}
+
+
+READERS: Mapping[str, Reader] = _found()  # in the order in which a target is searched for an engine

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from bascule.core.nouns import Fate
 from bascule.probe.facts import gguf_architecture
 from bascule.probe.gguf import HEAD, NotGguf, architecture
 from bascule.probe.packages import Package
+from bascule.probe.readers.base import reader_of
 from bascule.probe.values import Answer, Spot
-from bascule.probe.verdict import ARCHITECTURE_UNKNOWN, KNOWN, Opinion, Question, undecided
-from bascule.probe.views import View, ere
+from bascule.probe.verdict import Answers, Question
+from bascule.probe.views.base import View, ere
 
 FOLDER = "xllamacpp"
 LIBRARIES = ("xllamacpp/*.so*", "xllamacpp.libs/*.so*")
 CONTROL = "llama"  # every llama.cpp has it: where it isn't found, the search says nothing
 
 
-async def look(view: View, question: Question, package: Package | None) -> Opinion:
+async def look(view: View, question: Question, package: Package | None) -> Answers:
     """Look for the GGUF architecture among the strings of its libraries."""
     name, seen = await _architecture(view, question)
     if name is None:
-        return undecided(question, seen.text, (seen,))
+        unknown = Answer(None, (seen,), seen.text)
+        return Answers(unknown, unknown)
     answer = await _in_libraries(view, name)
     spots = (*answer.seen, seen, *((package.spot,) if package else ()))
-    if answer.yes is None:
-        return undecided(question, answer.why, spots)
-    label = f"{question.label} (xllamacpp)"
-    if answer.yes:
-        return Opinion(Fate.OK, KNOWN, f"{label} knows {name}", spots)
-    return Opinion(Fate.HOPELESS, ARCHITECTURE_UNKNOWN, f"{label} does not know {name}", spots)
+    registered = Answer(answer.yes, spots, answer.why)
+    return Answers(registered, Answer(True, (seen,)) if answer.yes else registered)
+
+
+READER = reader_of("llamacpp", look)
 
 
 async def _architecture(view: View, question: Question) -> tuple[str | None, Spot]:

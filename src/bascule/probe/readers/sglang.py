@@ -3,44 +3,57 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from bascule.probe.literal import parse
 from bascule.probe.packages import Package
-from bascule.probe.readers.transformers import knows_class, knows_model_type, no_architecture
-from bascule.probe.values import EXCERPT, Answer, Spot, Table, Unknown, ask
-from bascule.probe.verdict import Answers, Opinion, Question, decide
-from bascule.probe.views import Found, View, ere, word
+from bascule.probe.readers import arguments, flags, quantization
+from bascule.probe.readers.base import Modules, any_of, engine_facts, no_architecture, plugins, reader_of
+from bascule.probe.readers.transformers import backend_takes, knows_model_type
+from bascule.probe.values import Answer, Draft, Spot, Table, Unknown, ask, lines_of, spot_in
+from bascule.probe.verdict import Answers, Question
+from bascule.probe.views.base import Found, View, ere, word
 
-MODELS = "sglang/srt/models/*.py"
-CONFIGS = ("sglang/srt/configs/*.py",)
-REGISTRIES = ("sglang/srt/utils/hf_transformers_utils.py", "sglang/srt/utils/hf_transformers/common.py")
+NAME = "sglang"
 
 
-async def look(view: View, question: Question, package: Package | None) -> Opinion:
+async def look(view: View, question: Question, package: Package | None) -> Answers:
     """Ask its model files, its configs, and transformers, to which it falls back."""
-    architectures = question.model.architectures
-    registered = await _registered(view, architectures) if architectures else no_architecture(question)
-    model_type = await _model_type(view, question.model.model_type, package)
+    facts, model = engine_facts(NAME), question.model
+    on_nvidia = question.gpu.startswith("sm_")
+    modules = Modules(view, facts["cuda"] if on_nvidia else None)
+    registered = await _registered(view, model.architectures) if model.architectures else no_architecture(question)
     stand_ins = []
     if registered.yes is False:
-        stand_ins = [await knows_class(view, name, package) for name in architectures]
-    return decide(question, Answers(registered, model_type, stand_ins))
+        stand_ins = [await backend_takes(view, name, model.model_type, package) for name in model.architectures]
+    plugged = await plugins(view, NAME)
+    return Answers(
+        registered,
+        await _model_type(view, model.model_type, package),
+        stand_ins,
+        [plugged],
+        quantization=await _quantization(modules, question, plugged),
+        flags=await _flags(modules, question),
+    )
+
+
+READER = reader_of(NAME, look)
 
 
 async def _registered(view: View, architectures: tuple[str, ...]) -> Answer:
+    globs = engine_facts(NAME)["models"]["globs"]
     answers = []
     for name in architectures:
-        found = await view.search(word(name), MODELS)
-        answers.append(await _entry_class(view, name, found))
+        answers.append(await _entry_class(view, name, await view.search(word(name), *globs)))
         if answers[-1].yes:
             return answers[-1]
-    return answers[0]
+    return next((answer for answer in answers if answer.yes is None), answers[0])
 
 
 async def _entry_class(view: View, name: str, found: Found) -> Answer:
     """A name that no file mentions is in no EntryClass; of those that mention it, each EntryClass is read."""
     if not found.files:
-        return Answer(None, (Spot(MODELS, None, "no such files"),), f"there are no {MODELS}")
+        return Answer(None, (Spot("sglang/srt/models", None, "no such files"),), "there are no sglang/srt/models/*.py")
     doubt = None
     for path in dict.fromkeys(hit.path for hit in found.hits):
         answer = ask(entry_classes(await view.read(path) or b"", path), name, f"EntryClass of {path}")
@@ -56,7 +69,7 @@ def entry_classes(source: bytes, path: str) -> Table | Unknown:
     tree = parse(source, path)
     if isinstance(tree, Unknown):
         return tree
-    lines = source.decode("utf-8-sig", errors="replace").splitlines()
+    lines = lines_of(source)
     table = Table(Spot(path, None, "no EntryClass"))
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Name) and node.id == "EntryClass" and isinstance(node.ctx, ast.Store)):
@@ -64,7 +77,7 @@ def entry_classes(source: bytes, path: str) -> Table | Unknown:
         value = _value_assigned(tree, node)
         classes = value.elts if isinstance(value, ast.List | ast.Tuple) else [value or node]
         for item in classes:
-            spot = Spot(path, item.lineno, lines[item.lineno - 1].strip()[:EXCERPT])
+            spot = spot_in(lines, path, item)
             if isinstance(item, ast.Name) and item is not node:
                 table = table.having(item.id, None, spot).at(spot)
             else:
@@ -87,17 +100,17 @@ async def _model_type(view: View, model_type: str, package: Package | None) -> A
     shared = await knows_model_type(view, model_type, package)
     if shared.yes or not model_type:
         return shared
+    models = engine_facts(NAME)["models"]
     quoted = rf"""["']{ere(model_type)}["']"""
-    found = await view.search(rf"(model_type[^=]*=|_CONFIG_REGISTRY\[) *{quoted}", *CONFIGS, *REGISTRIES)
-    if not found.files:
+    pattern = rf"(model_type[^=]*=|_CONFIG_REGISTRY\[) *{quoted}"
+    found = await view.search(pattern, *models["configs"], *models["registries"])
+    if not found.hits:
         return shared
-    registered = {name for path in REGISTRIES for name in config_classes(await view.read(path) or b"", path)}
+    registered = {name for path in models["registries"] for name in config_classes(await view.read(path) or b"", path)}
     for hit in found.hits:
         own = class_around(hit, await view.read(hit.path) or b"")
         if "_CONFIG_REGISTRY[" in hit.text or own in registered:
             return Answer(True, (hit,))
-    if not found.hits:
-        return shared
     return Answer(None, found.hits[:1], f"{model_type} has a config that is not registered by its name")
 
 
@@ -122,3 +135,63 @@ def class_around(hit: Spot, source: bytes) -> str | None:
         return None
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     return next((node.name for node in classes if node.lineno <= hit.line <= (node.end_lineno or 0)), None)
+
+
+async def _quantization(modules: Modules, question: Question, plugged: Answer) -> Answer | None:
+    """Whether the release has the method; some are there only on some platforms, and the GPU tells which."""
+    method, facts = question.model.quantization, engine_facts(NAME)
+    if method is None:
+        return None
+    row, files = quantization.row_of(method, facts["quantization"]), facts["files"]["quantization"]
+    table = await modules.value(files, "QUANTIZATION_METHODS")
+    answer = any_of(table, row["names"], "QUANTIZATION_METHODS")
+    if answer.yes is False and plugged.yes is not False:
+        return plugged
+    if not answer.yes:
+        return answer
+    known = [name for name in row["names"] if isinstance(table, Table) and name in table.entries]
+    return await quantization.capability_answer(modules, files[0], known, question.gpu) or answer
+
+
+async def _flags(modules: Modules, question: Question) -> dict[str, Answer]:
+    facts = engine_facts(NAME)
+    wanted = flags.asked(question.candidate)
+    if not wanted:
+        return {}
+    files = facts["files"]
+    places = {
+        "--reasoning-parser": (files["reasoning"], "ReasoningParser.DetectorMap"),
+        "--tool-call-parser": (files["tools"], "FunctionCallParser.ToolCallParserEnum"),
+        "--quantization": (files["choices"], "QUANTIZATION_CHOICES"),
+    }
+    values = {flag: await _values(modules, flag, *place) for flag, place in places.items() if flag in wanted}
+    return flags.answers(wanted, await known_flags(modules), values, facts["flags"])
+
+
+async def _values(modules: Modules, flag: str, paths: list[str], name: str) -> Any:
+    """What a flag takes: the names of a table, and what the flag itself adds to them."""
+    table = await modules.value(paths, name)
+    if not isinstance(table, Table):
+        return table
+    path = engine_facts(NAME)["flags"]["engine"]
+    for value, spot in arguments.literal_choices(arguments.Source(await modules.source(path), path), flag).items():
+        table = table.having(value, None, spot)
+    return table
+
+
+async def known_flags(modules: Modules) -> Table:
+    """Each flag of the server: literal calls, and from 0.5.10 on marked fields of ServerArgs or of its namespaces."""
+    facts = engine_facts(NAME)["flags"]
+    paths = [facts["engine"], *await modules.view.find(*facts["server"])]
+    files = [arguments.Source(await modules.source(path), path) for path in paths]
+    draft = Draft(Spot(facts["engine"], None))
+    unclear = arguments.literal_arguments(files[0], {}, draft)
+    count = len(draft.entries)
+    for file in files:
+        for node in file.classes():
+            arguments.marked_flags(file, node, draft)
+    if len(draft.entries) == count and any(True for _ in files[0].calls("add_cli_args_from_dataclass")):
+        draft.gaps.append(Unknown(Spot(facts["engine"], None), "takes flags from fields that were not found"))
+    draft.gaps += [Unknown(spot, "adds a flag whose name is no literal") for spot in unclear]
+    draft.gaps += [file.broken for file in files if file.broken]
+    return draft.table()

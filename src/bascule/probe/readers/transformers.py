@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from bascule.probe.facts import first_release
-from bascule.probe.literal import evaluate
-from bascule.probe.packages import Package, installed, stays_below
-from bascule.probe.values import Answer, Spot, Unknown, ask
-from bascule.probe.verdict import Answers, Opinion, Question, decide
-from bascule.probe.views import View, ere
+import re
+from collections.abc import Sequence
 
-TITLE = "transformers"
-FOLDER = "transformers"
+from bascule.probe.facts import Known, known, looked_at, unknown_before
+from bascule.probe.literal import evaluate
+from bascule.probe.packages import Package, admits, admits_only_from, installed, stays_below
+from bascule.probe.readers.base import no_architecture, reader_of
+from bascule.probe.values import Answer, Spot, Unknown, ask
+from bascule.probe.verdict import Answers, Question
+from bascule.probe.views.base import View, ere
+
+NAME = "transformers"
 AUTO = "transformers/models/auto"
 MODELING = ("transformers/models/*/modeling_*.py", "transformers/models/*/*/modeling_*.py")
 
 
-async def look(view: View, question: Question, package: Package | None) -> Opinion:
+async def look(view: View, question: Question, package: Package | None) -> Answers:
     """`transformers serve` takes the class that config.json names from the package itself."""
-    architectures = question.model.architectures[:1]
-    registered = await knows_class(view, architectures[0], package) if architectures else no_architecture(question)
-    return decide(question, Answers(registered, await knows_model_type(view, question.model.model_type, package)))
+    model = question.model
+    names = model.architectures[:1]
+    registered = await knows_class(view, names[0], model.model_type, package) if names else no_architecture(question)
+    return Answers(registered, await knows_model_type(view, model.model_type, package))
 
 
-def no_architecture(question: Question) -> Answer:
-    """The answer for a model whose config.json names no class."""
-    spot = Spot(f"{question.model.path}/config.json", None, "no architectures")
-    return Answer(None, (spot,), "its config.json names no architectures")
+READER = reader_of(NAME, look)
 
 
 async def knows_model_type(view: View, model_type: str, engine: Package | None) -> Answer:
@@ -48,25 +49,93 @@ def model_type_in(model_type: str, configuration: bytes, mappings: bytes | None)
     return ask(table, model_type, "CONFIG_MAPPING_NAMES of transformers")
 
 
-async def knows_class(view: View, name: str, engine: Package | None) -> Answer:
-    """Whether the transformers beside an engine has a model class of this name."""
+async def knows_class(view: View, name: str, model_type: str, engine: Package | None) -> Answer:
+    """Whether the transformers beside an engine has a model class of this name.
+
+    It is looked for in the folder of the model_type first: a yes there saves reading the 700 files of a no.
+    """
     if not name.isidentifier():
         return Answer(None, (Spot("config.json", None, name),), f"{name!r} is no name of a class")
-    found = await view.search(f"^class {ere(name)}[(: ]", *MODELING)
+    folder = model_type.replace("-", "_")
+    near = (f"transformers/models/{folder}/modeling_{folder}.py",) if folder.isidentifier() else MODELING
+    for globs in (near, MODELING):
+        found = await view.search(f"^class {ere(name)}[(: ]", *globs)
+        if found.hits:
+            return Answer(True, found.hits[:1], f"transformers has a class {name}, which may be served through it")
     if not found.files:
         return _by_requirement(name, engine)
-    if found.hits:
-        return Answer(True, found.hits[:1], f"transformers has a class {name}, which may be served through it")
-    package = await installed(view, (TITLE,))
-    seen = Spot(f"{FOLDER}/models", None, f"no class {name} in {found.files} files modeling_*.py")
+    package = await installed(view, (NAME,))
+    seen = Spot(f"{NAME}/models", None, f"no class {name} in {found.files} files modeling_*.py")
     return Answer(False, (seen, *((package.spot,) if package else ())))
 
 
+async def backend_takes(view: View, name: str, model_type: str, engine: Package | None) -> Answer:
+    """Whether an engine's generic backend might serve this class of transformers; yes is a maybe, no is firm.
+
+    Engines ask `is_backend_compatible()` (the class's `_supports_attention_backend`), and newer ones also take a module
+    whose attention goes through ALL_ATTENTION_FUNCTIONS, or that has none of its own (modeling_utils.py of
+    transformers, `_can_set_attn_implementation`). A module with an attention of its own and none of these is refused.
+    """
+    known = await knows_class(view, name, model_type, engine)
+    if not known.yes or not known.seen[0].path.endswith(".py"):
+        return known
+    source = await view.read(known.seen[0].path) or b""
+    if re.search(rb"ALL_ATTENTION_FUNCTIONS|_supports_attention_backend *= *True", source):
+        return known
+    own = re.search(rb"^class \w*Attention\w*\(nn\.Module\):", source, re.MULTILINE)
+    if not own:
+        return known
+    line = source[: own.start()].count(b"\n") + 1
+    return Answer(False, (Spot(known.seen[0].path, line, own[0].decode(errors="replace")),))
+
+
 def _by_requirement(name: str, engine: Package | None) -> Answer:
-    release = first_release(TITLE, name)
-    wanted = engine.requires.get(TITLE) if engine else None
-    if wanted and release and stays_below(wanted.specifier, release):
-        return Answer(False, (wanted.spot,))
-    seen = wanted.spot if wanted else Spot(FOLDER, None, "no such folder here")
-    asks = f" (it requires {wanted.specifier})" if wanted and wanted.specifier else ""
-    return Answer(None, (seen,), f"no transformers beside it that could be read{asks}")
+    """What the range of releases that an engine requires says about a name."""
+    wanted = engine.requires.get(NAME) if engine else None
+    if wanted is None:
+        seen = Spot(NAME, None, "no such folder here")
+        return Answer(None, (seen,), "no transformers beside it that could be read, and none is required")
+    has, record = range_has(name, wanted.specifier), known(NAME, name)
+    asks = f"it requires transformers {wanted.specifier or 'of any release'}"
+    if has:
+        return Answer(True, (wanted.spot,), f"{asks}, and each such release on record has {name}")
+    if has is None and record:
+        until = f" up to {record.until}" if record.last else ""
+        return Answer(None, (wanted.spot,), f"only with transformers >= {record.since}{until} ({asks})")
+    return Answer(has, (wanted.spot,), "" if has is False else f"no transformers beside it that could be read ({asks})")
+
+
+def range_has(name: str, specifier: str) -> bool | None:
+    """Whether all releases of transformers that satisfy a specifier have a name, or none; None: some, or not known.
+
+    A range that is open to releases beyond the newest on record is judged by those on record.
+    """
+    looked, record = looked_at(NAME), known(NAME, name)
+    allowed = [release for release in looked if admits(specifier, release)]
+    older = not looked or not admits_only_from(specifier, looked[0])  # the range reaches below what is on record
+    newer = not looked or not stays_below(specifier, looked[-1])
+    if record is None:
+        return False if allowed and not older and not newer and _on_record(name) else None
+    having = [release for release in allowed if _has(record, release, looked)]
+    unsure = record.last.startswith(">=")  # the release after that one could not be read
+    if allowed and len(having) == len(allowed):
+        return None if older or unsure else True
+    first = unknown_before(NAME, name)
+    if first and stays_below(specifier, first):
+        return False
+    certain = not (older and not first) and not (newer and record.last) and not unsure
+    return False if allowed and not having and certain else None
+
+
+def _has(record: Known, release: str, looked: Sequence[str]) -> bool:
+    """Whether a release on record has a name."""
+    first, last = record.first.removeprefix("<="), record.last.removeprefix(">=")
+    after = first in looked and looked.index(first) <= looked.index(release)
+    return (
+        after and release not in record.missing and (last not in looked or looked.index(release) <= looked.index(last))
+    )
+
+
+def _on_record(name: str) -> bool:
+    """Whether a release that had it would be on record: every model type is, and every class with these endings."""
+    return name.islower() or bool(re.fullmatch(r"(?!TF[A-Z]|Flax)[A-Z]\w*For(CausalLM|ConditionalGeneration)", name))

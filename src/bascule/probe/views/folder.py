@@ -1,61 +1,17 @@
-"""A view of an engine's files, wherever they lie; the first one is a folder on a node, read by short commands."""
+"""A folder on a node, read by short commands."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
+from bascule.probe.kernels import wire
+from bascule.probe.kernels.fatbin import Library
 from bascule.probe.values import EXCERPT, Spot
+from bascule.probe.views.base import HITS_PER_FILE, TEXT_LIMIT, Found, Unreadable
 from bascule.remote.runner import Result, Runner
 
-TEXT_LIMIT = 16 * 1024 * 1024  # bytes; a longer file is no source text
-HITS_PER_FILE = 20
-
-
-class Unreadable(Exception):
-    """Something is there and can't be read, or nothing came back: no answer, which is neither yes nor no."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}")
-        self.spot = Spot(path, None, why[:EXCERPT])
-        self.why = why
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search gave: the lines, and how many files were searched; 0 means that nothing was checked."""
-
-    files: int
-    hits: tuple[Spot, ...]
-
-
-class View(Protocol):
-    """Files of one engine, by paths relative to its site-packages. Each method raises Unreadable."""
-
-    bytes_read: int
-
-    async def read(self, path: str) -> bytes | None:
-        """A whole text file; None when it isn't there."""
-        ...
-
-    async def head(self, path: str, size: int) -> bytes | None:
-        """The first bytes of a file; None when it isn't there."""
-        ...
-
-    async def find(self, *globs: str) -> tuple[str, ...]:
-        """The paths that match, sorted."""
-        ...
-
-    async def search(self, pattern: str, *globs: str) -> Found:
-        """The lines that match a POSIX extended regular expression."""
-        ...
-
-    async def words(self, pattern: str, *globs: str) -> Found:
-        """The same over binary files: what matches between two NUL bytes; the line numbers are None."""
-        ...
-
+NO_COMMAND = 127  # exit status of a shell, and of timeout
 
 # POSIX shell and utilities only; LC_ALL=C, so that `No such file` is said in English and bytes are bytes.
 _ROOTS = r"""
@@ -98,16 +54,6 @@ grep "$options" -m "$most" -e "$pattern" -- "$@" /dev/null
 """
 
 
-def ere(text: str) -> str:
-    """A text as an extended regular expression that matches just it."""
-    return re.sub(r"([.\[\]{}()*+?^$|\\])", r"\\\1", text)
-
-
-def word(text: str) -> str:
-    """The same, where it is no part of a longer name."""
-    return f"(^|[^A-Za-z0-9_]){ere(text)}([^A-Za-z0-9_]|$)"
-
-
 class FolderView:
     """A folder on a node; see View."""
 
@@ -142,6 +88,21 @@ class FolderView:
         rest = result.stdout.partition(b"\n")[2]
         hits = (row.decode(errors="replace").partition(":") for row in rest.split(b"\0") if row)
         return Found(_files(result), tuple(Spot(path, None, text[:EXCERPT]) for path, _, text in hits))
+
+    async def libraries(self, *globs: str) -> tuple[Library, ...]:
+        """See View.libraries; the node's python3 reads them, so that only some headers are read and little is sent."""
+        words = (*wire.PYTHON, self.root, *globs)
+        result = await self.runner.run(words, stdin=wire.script(), within=60)
+        self.bytes_read += len(result.stdout)
+        if result.ok:
+            try:
+                return wire.parse(result.stdout)
+            except wire.Garbled as bad:
+                raise Unreadable(self.root, f"its libraries could not be read: {bad}") from bad
+        why = f"the node's python3 could not read its libraries: {result.complaint}"
+        if result.status == NO_COMMAND:
+            why = "the node has no python3, and libraries are read with it"
+        raise Unreadable(self.root, "reading its libraries took more than 60 s" if result.timed_out else why)
 
     async def _read(self, path: str, size: int, how: str) -> bytes | None:
         full = path if path.startswith("/") else f"{self.root}/{path}"

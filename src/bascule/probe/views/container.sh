@@ -1,0 +1,139 @@
+# Reads an image or a container on a node without starting it: POSIX functions, sent over stdin. DOCKER is its words.
+set -u
+export LC_ALL=C
+
+# describe DOCKER TARGET: what it is, its id, how root is had, its platform, and an image's layers as overlay2 has them.
+describe() {
+  docker=$1
+  for kind in image container; do
+    # shellcheck disable=SC2086
+    if id=$($docker "$kind" inspect --format '{{.Id}}' "$2" 2>/dev/null); then break; else id=; fi
+  done
+  if [ -z "$id" ]; then
+    # shellcheck disable=SC2086
+    $docker image inspect "$2" 2>&1 >/dev/null | tail -n 1; return 4
+  fi
+  echo "kind $kind"; echo "id $id"
+  if [ "$(id -u)" = 0 ]; then as=root; elif sudo -n true >/dev/null 2>&1; then as=sudo; else as=; fi
+  echo "root $as"
+  case $kind in
+    image) arch='{{.Os}}/{{.Architecture}}' ;;
+    container) arch='{{.Platform}}' ;;
+  esac
+  # shellcheck disable=SC2086
+  echo "platform $($docker "$kind" inspect --format "$arch" "$id")"
+  if [ -z "$as" ] || [ "$kind" = container ]; then return 0; fi
+  # shellcheck disable=SC2086
+  for layer in $($docker image inspect --format '{{.GraphDriver.Data.UpperDir}}:{{.GraphDriver.Data.LowerDir}}' "$id" \
+    2>/dev/null | sed 's/<no value>//g' | tr ':' ' '); do
+    # The short names that docker and podman made for mounting: the options of a mount must fit one page.
+    if link=$(short "$as" "${layer%/diff}/link"); then echo "layer $(dirname "${layer%/diff}") l/$link"; fi
+  done
+}
+
+# short AS FILE: what the file says, read as root.
+short() {
+  if [ "$1" = sudo ]; then sudo -n cat "$2" 2>/dev/null; else cat "$2" 2>/dev/null; fi
+}
+
+# find_roots TOP PACKAGE...: lines `PACKAGE FOLDER`, where FOLDER holds it: only the likely places are looked at.
+find_roots() {
+  top=${1%/}; shift
+  for folder in "$top"/usr/local/lib/python3*/*-packages "$top"/opt/*/lib/python3*/site-packages \
+    "$top"/usr/lib/python3*/*-packages "$top"/root/.venv/lib/python3*/site-packages \
+    "$top"/*/.venv/lib/python3*/site-packages "$top"/opt/venv/*/lib/python3*/site-packages; do
+    for package in "$@"; do
+      if [ -e "$folder/$package" ]; then echo "$package $folder"; fi
+    done
+  done
+}
+
+# search_roots TOP PACKAGE...: the same wherever they are; slow in a big image.
+search_roots() {
+  top=${1%/}/; shift
+  for package in "$@"; do
+    find "$top" -xdev -type d -name "$package" -path "*-packages/$package" 2>/dev/null | head -n 5 |
+      sed "s,\(.*\)/[^/]*\$,$package \1,"
+  done
+}
+
+# pythons DOCKER ID: the versions of Python that its usual places name, as in python3.12.
+pythons() {
+  for place in /usr/local/bin /opt/venv/bin /opt/conda/bin /usr/bin; do
+    # shellcheck disable=SC2086
+    $1 cp "$2:$place/python3" - 2>/dev/null | tar -tvf - 2>/dev/null | sed -n "s,.*-> .*\(python3\.[0-9]*\)\$,$place \1,p"
+  done
+}
+
+# with_container DOCKER KIND ID: makes $folder, and $id a container; both are removed when the script fails or ends.
+with_container() {
+  docker=$1 kind=$2 id=$3 made=
+  folder=$(mktemp -d) || exit 3
+  # shellcheck disable=SC2086
+  if [ "$kind" = image ]; then
+    made=$($docker create --network none "$id" true) || { rm -rf "$folder"; exit 4; }
+    id=$made
+  fi
+  # shellcheck disable=SC2086,SC2154
+  trap '[ -z "$made" ] || $docker rm -f "$made" >/dev/null' EXIT
+  echo "$folder"
+}
+
+# roots PACKAGE...: lines `PACKAGE FOLDER` for the container $id, by what its usual Pythons are called.
+roots() {
+  pythons "$docker" "$id" | while read -r bin version; do
+    for root in "${bin%/bin}/lib/$version/site-packages" "${bin%/bin}/lib/$version/dist-packages"; do
+      for package in "$@"; do
+        # shellcheck disable=SC2086
+        if $docker cp "$id:$root/$package/__init__.py" - >/dev/null 2>&1; then echo "$package $root"; fi
+      done
+    done
+  done
+}
+
+# find_copied DOCKER KIND ID PACKAGE...: the same for an image or a container.
+find_copied() {
+  with_container "$1" "$2" "$3" >/dev/null; shift 3
+  roots "$@"
+  rm -rf "$folder"
+}
+
+# take PATH: one path of the container, to the same place below $folder; what isn't there is left out.
+take() {
+  mkdir -p "$(dirname "$folder$1")"
+  # shellcheck disable=SC2086
+  $docker cp "$id:$1" "$folder$1" >/dev/null 2>&1
+}
+
+# tidy: links that lead out of the folder, which would show files of this node.
+tidy() { find "$folder" -type l \( -lname '/*' -o -lname '*..*' \) -delete; }
+
+# copy_out DOCKER KIND ID PACKAGE DISTRIBUTIONS PATH...: paths beside the package, in a new folder that is printed
+# first; then the package and its folder there. PATHs may be folders; DISTRIBUTIONS are the names of its METADATA.
+copy_out() {
+  with_container "$1" "$2" "$3"; package=$4 names=$5; shift 5
+  root=$(roots "$package" | head -n 1); root=${root#* }
+  [ -n "$root" ] || return 0
+  for path in "$@"; do take "$root/$path"; done
+  for module in "$package" transformers; do
+    for path in "$module/_version.py" "$module/version.py" "$module/__init__.py"; do take "$root/$path"; done
+    version=$(cat "$folder$root/$module/"*version.py "$folder$root/$module/__init__.py" 2>/dev/null |
+      sed -n "s/^__version__.*=[^'\"]*['\"]\([^'\"]*\)['\"].*/\1/p" | head -n 1)
+    for name in $names "$module"; do
+      [ -z "$version" ] || take "$root/$name-$version.dist-info/METADATA"
+    done
+  done
+  tidy
+  echo "$package $folder$root"
+}
+
+# unpack DOCKER KIND ID PACKAGE PATTERN...: the whole image goes by once, and what matches stays in a new folder.
+unpack() {
+  with_container "$1" "$2" "$3"; package=$4; shift 4
+  # shellcheck disable=SC2086
+  $docker export "$id" | tar -x -C "$folder" --no-same-owner --wildcards "$@" 2>/dev/null
+  tidy
+  search_roots "$folder" "$package"
+}
+
+"$@"

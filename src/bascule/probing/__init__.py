@@ -1,0 +1,1 @@
+"""`bascule probe`: what engines in images, environments, wheels and registries can serve."""
