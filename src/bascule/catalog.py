@@ -44,7 +44,7 @@ def show(name: str, *, json: Json = False) -> int:
         gaps = ", ".join(unread(engine))
         more = f"; {gaps} could not be read" if gaps else ""
         span = f"looked at {looked[0]} to {looked[-1]}" if looked else "no release was looked at"
-        print_out(f"  {engine:<13} {_words(record):<34} {span}{more}")
+        print_out(f"  {engine:<13} {_words(engine, record):<34} {span}{more}")
     return 0
 
 
@@ -120,8 +120,9 @@ def _row(engine: str, record: Known | None, looked: Sequence[str], gaps: Mapping
     return {"engine": engine, "known": record, "looked_at": looked, "unread": gaps}
 
 
-def _words(record: Known | None) -> str:
+def _words(engine: str, record: Known | None) -> str:
+    """Of transformers model types are on record too, of the others architectures alone."""
     if record is None:
-        return "in none"
+        return "in none" if engine == "transformers" else "no architecture of this name"
     until = f"to {record.until}" if record.last else "and later"
     return f"{record.since} {until}" + (f", not {', '.join(record.missing)}" if record.missing else "")

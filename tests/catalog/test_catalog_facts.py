@@ -69,7 +69,8 @@ def test_show_tells_it_for_every_engine(capsys):
     assert lines[0] == "AquilaForCausalLM"
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
     assert rows["vllm"].startswith("0.10.0 or earlier to 0.24.0 looked at 0.10.0 to ")
-    assert rows["sglang"].startswith("in none looked at ")
+    assert rows["sglang"].startswith("no architecture of this name looked at ")
+    assert rows["transformers"].startswith("in none looked at ")
 
 
 def test_show_for_programs(capsys):

@@ -43,10 +43,9 @@ def modeling(root, name: str, text: str) -> None:
 
 
 def test_an_architecture_for_the_generic_backend_alone(install, report):
-    judgement = report("vllm", install("vllm-0.14.0"), model("Emu3ForConditionalGeneration", "emu3"))
-    judgement = judgement.questions["architecture"]
+    judgement = report("vllm", install("vllm-0.14.0"), model("SmolLM3ForCausalLM", "smollm3")).questions["architecture"]
     assert judgement.word is Word.VIA_TRANSFORMERS
-    assert '"Emu3ForConditionalGeneration": (' in judgement.seen[-1].text
+    assert judgement.seen[-1].text == '"SmolLM3ForCausalLM": ("transformers", "TransformersForCausalLM"),'
 
 
 def test_the_backend_itself_is_generic(install, report):
@@ -103,18 +102,18 @@ def test_a_doubt_about_one_architecture_is_not_hidden_by_a_no_about_another(inst
 
 
 @pytest.mark.parametrize(
-    ("engine", "tree", "asked", "word", "says"),
+    ("tree", "asked", "word", "says"),
     [
-        ("vllm", "vllm-0.14.0", LLAMA, Word.YES, ""),
-        ("vllm", "vllm-0.14.0", NOBODY, Word.NO, "does not know the model type nobody"),
-        ("vllm", "vllm-0.17.0", GLM, Word.NO, "(first in transformers 5.0.0)"),
-        ("sglang", "sglang-0.5.9", LLAMA, Word.YES, ""),
-        ("lmdeploy", "lmdeploy-0.18.0", LLAMA, Word.YES, ""),
-        ("lmdeploy", "lmdeploy-0.18.0", GLM, Word.UNKNOWN, "only with transformers >= 5.0.0"),
+        ("vllm-0.14.0", LLAMA, Word.YES, ""),
+        ("vllm-0.14.0", NOBODY, Word.NO, "does not know the model type nobody"),
+        ("vllm-0.17.0", GLM, Word.NO, "(first in transformers 5.0.0)"),
+        ("sglang-0.5.9", LLAMA, Word.YES, ""),
+        ("lmdeploy-0.18.0", LLAMA, Word.YES, ""),
+        ("lmdeploy-0.18.0", GLM, Word.UNKNOWN, "only with transformers >= 5.0.0"),
     ],
 )
-def test_a_bare_wheel_is_judged_by_the_range_that_it_requires(install, report, engine, tree, asked, word, says):
-    judgement = report(engine, install(tree), asked).questions["config"]
+def test_a_bare_wheel_is_judged_by_the_range_that_it_requires(install, report, tree, asked, word, says):
+    judgement = report(tree.split("-")[0], install(tree), asked).questions["config"]
     assert (judgement.word, says in judgement.says) == (word, True), judgement.says
     assert judgement.seen[0].text.startswith("Requires-Dist: transformers")
 
@@ -169,7 +168,6 @@ def test_the_classes_of_sglangs_config_registry(source, names):
     assert config_classes(source, "f.py") == names
 
 
-@pytest.mark.parametrize("release", ["0.5.9", "0.5.23"])
-def test_sglang_reads_its_own_configs_without_transformers(install, report, release):
-    judgement = report("sglang", install(f"sglang-{release}"), NEXT).questions["config"]
-    assert (judgement.word, 'model_type = "qwen3_next"' in judgement.seen[0].text) == (Word.YES, True)
+def test_sglang_reads_its_own_configs_without_transformers(install, report):
+    judgement = report("sglang", install("sglang-0.5.9"), Q35).questions["config"]
+    assert (judgement.word, judgement.seen[0].text) == (Word.YES, 'model_type = "qwen3_5_moe"')

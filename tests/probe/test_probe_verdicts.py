@@ -71,7 +71,7 @@ def test_the_installed_transformers_counts_and_not_the_required_one(install, ask
         (("sglang", ("sglang-0.5.9",), "q35_text"), "architecture-unknown", "SGLang 0.5.9 does not know"),
         (("sglang", ("sglang-0.5.9",), "next"), "architecture-known", "EntryClass = Qwen3NextForCausalLM"),
         (("sglang", ("sglang-0.5.9",), "glm"), "model-type-unknown", "(first in transformers 5.0.0)"),
-        (("sglang", ("sglang-0.5.9",), "llama"), "probe-undecided", "it requires transformers ==4.57.1"),
+        (("sglang", ("sglang-0.5.9",), "llama"), "architecture-known", "Requires-Dist: transformers==4.57.1"),
         (("sglang", ("sglang-0.5.9", "transformers-4.57.6"), "llama"), "architecture-known", "SGLang 0.5.9"),
         (("sglang", ("sglang-0.5.23",), "q35"), "architecture-known", "SGLang 0.5.23 knows"),
         (("sglang", ("sglang-0.5.23", "transformers-5.19.0"), "glm"), "architecture-known", "SGLang 0.5.23 knows"),

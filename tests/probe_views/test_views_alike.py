@@ -14,8 +14,7 @@ from bascule.probe.views.folder import FolderView
 from bascule.probe.views.wheel import open_wheel, wheels_in
 from bascule.remote.local import LocalRunner
 from probe.probe_cases import GLM, LLAMA, NEXT, NOBODY, Q35, Q35_TEXT
-from probe_views.views_cases import SITE, files_of, layer, layout, library, packed, report, saved, tar_of, under
-from probe_views.views_cases import wheel
+from probe_views.views_cases import SITE, files_of, layer, layout, library, packed, report, saved, tar_of, under, wheel
 
 ENGINES = ("vllm-0.32.0", "transformers-5.19.0")
 FILES = {
@@ -29,7 +28,18 @@ FILES = {
     "vllm/a b/.x.py": b"one\n",
     "vllm/a b/ü.py": "class A: # é\n".encode(),
 }
-WAYS = ("wheel", "wheels", "saved", "saved newer", "layout", "layout folder", "layout zstd", "pipe", "pipe gzip", "flat")
+WAYS = (
+    "wheel",
+    "wheels",
+    "saved",
+    "saved newer",
+    "layout",
+    "layout folder",
+    "layout zstd",
+    "pipe",
+    "pipe gzip",
+    "flat",
+)
 
 
 def folder(tmp_path: Path) -> FolderView:
@@ -64,9 +74,10 @@ def made(way: str, tmp_path: Path, package: str = "vllm") -> View:
     if way == "wheel":
         return open_wheel(wheel(tmp_path / "one.whl", FILES))
     if way == "wheels":
-        data = {f"x-1.data/{'purelib' if place % 2 else 'platlib'}/{path}": b for place, (path, b) in enumerate(rows[half:])}
         wheel(tmp_path / "one.whl", dict(rows[:half]))
-        wheel(tmp_path / "two.whl", data)
+        two, three = rows[half::2], rows[half + 1 :: 2]
+        wheel(tmp_path / "two.whl", {f"x-1.data/purelib/{path}": data for path, data in two})
+        wheel(tmp_path / "three.whl", {f"x-1.data/platlib/{path}": data for path, data in three})
         return wheels_in(tmp_path)
     if way.startswith("pipe"):
         data = saved(layers, newer=way != "pipe gzip")

@@ -11,11 +11,23 @@ import pytest
 from bascule.probe.packages import installed
 from bascule.probe.verdict import Word
 from bascule.probe.views.base import Unreadable
+from bascule.probe.views.hub import account_of
 from bascule.probe.views.oci import reference_of
 from bascule.probe.views.registry import open_registry
 from probe.probe_cases import NOBODY, Q35_TEXT
-from probe_views.views_cases import SITE, config_of, digest, files_of, layer, layout, manifest_of, packed, report, under
-from probe_views.views_cases import whiteouts
+from probe_views.views_cases import (
+    SITE,
+    config_of,
+    digest,
+    files_of,
+    layer,
+    layout,
+    manifest_of,
+    packed,
+    report,
+    under,
+    whiteouts,
+)
 
 MANIFEST, INDEX = "application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json"
 OLD, NEW = files_of("vllm-0.14.0", "transformers-4.57.6"), files_of("vllm-0.32.0", "transformers-5.19.0")
@@ -105,7 +117,7 @@ def test_a_deleted_engine_is_a_no_after_all_layers(registry, access):
 
 def test_an_index_leads_to_the_asked_platform(registry, access):
     parts = layout({"linux/amd64": [packed(layer(under(OLD)))], "linux/arm64": [packed(layer(under(NEW)))]})
-    for path, blob in parts.items():
+    for blob in parts.values():
         registry.blob("many", blob)
     index = json.loads(parts["index.json"])
     for row in index["manifests"]:
@@ -147,7 +159,10 @@ def test_names_of_images(text, whole):
     assert str(reference_of(text)) == whole
 
 
-@pytest.mark.parametrize("text", ["", "A", "../x", "a/../b", "a:b:c", "h.x/a@sha256:12", "h.x/a b", "http://h.x/a", "a" * 2000])
+NO_NAMES = ["", "A", "../x", "a/../b", "a:b:c", "h.x/a@sha256:12", "h.x/a b", "http://h.x/a", "a" * 2000]
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
 def test_what_is_no_name_of_an_image(text):
     with pytest.raises(Unreadable, match="is no name of an image"):
         reference_of(text)
@@ -189,6 +204,7 @@ def changed(key: str, value: bytes) -> dict[str, bytes]:
     return {name: value if name.startswith(key) else data for name, data in GOOD.items()}
 
 
+NOBODYS = f"sha256:{'0' * 64}"
 LAYER = f"blobs/{digest(TOP)}"
 AFTER_OPENING = [
     (changed(LAYER, TOP[:-40]), "digest|ended before"),
@@ -230,7 +246,7 @@ def test_the_good_one_is_good(serve, access):
         (json.dumps({"layers": [{}] * 2000}).encode(), "a kind that is not read here"),
         (b'{"manifests": 5}', "lists no manifests"),
         (b'{"manifests": []}', "it has nothing"),
-        (json.dumps({"config": {"digest": f"sha256:{'0' * 64}", "size": 1}, "layers": []}).encode(), "has no such image"),
+        (json.dumps({"config": {"digest": NOBODYS, "size": 1}, "layers": []}).encode(), "has no such image"),
     ],
 )
 def test_manifests_that_make_no_sense(serve, access, manifest, why):
@@ -337,7 +353,8 @@ def test_a_token_is_asked_for_and_used(serve, access):
     host = with_login(serve, seen)
     assert report(opened(f"{host}/engine:1", access()), Q35_TEXT).overall.word is Word.YES
     assert [auth for path, auth, _ in seen if path == "/token"] == [""]
-    assert next(whole for path, _, whole in seen if path == "/token").endswith("?service=s&scope=repository%3Aengine%3Apull")
+    asked = next(whole for path, _, whole in seen if path == "/token")
+    assert asked == "/token?service=s&scope=repository%3Aengine%3Apull"
 
 
 @pytest.mark.parametrize("challenge", [BEARER, 'Basic realm="x"'])
@@ -382,15 +399,18 @@ def test_a_login_over_a_plain_connection_is_refused(access):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"auths": 5}', '{"auths": {"h.x": {"auth": "?"}}}', "[" * 100_000])
 def test_a_broken_file_of_accounts_is_none(access, tmp_path, text):
-    from bascule.probe.views.hub import account_of
-
     (tmp_path / "config.json").write_text(text)
     assert account_of(tmp_path / "config.json", ("h.x",)) == ""
 
 
 def test_a_token_does_not_follow_to_another_host(serve, access):
     seen = []
-    storage = serve(lambda request: (seen.append(request.headers.get("Authorization")), answers(GOOD)(request)))
+
+    def stored(request) -> None:
+        seen.append(request.headers.get("Authorization"))
+        answers(GOOD)(request)
+
+    storage = serve(stored)
 
     def away(request) -> None:
         if request.headers.get("Authorization") != "Bearer t":
@@ -413,10 +433,9 @@ def test_a_token_does_not_follow_to_another_host(serve, access):
 
 def test_a_cancelled_reading_stops(serve, access):
     parts = {key: data for key, data in GOOD.items() if key != LAYER}
-    began = asyncio.Event
 
     async def cancel() -> None:
-        entered = began()
+        entered = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def slow(request) -> None:

@@ -8,7 +8,7 @@ import json
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bascule.core.nouns import Artefact, Candidate, Model
@@ -50,13 +50,13 @@ def layer(
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         folders: set[str] = set()
         rows = {**files, **dict.fromkeys(hides, b"")}
-        for path in rows:
+        for path, data in rows.items():
             for depth in range(1, len(path.split("/"))):
                 folder = "/".join(path.split("/")[:depth])
                 if folder not in folders and folder not in (links or {}):
                     folders.add(folder)
                     archive.addfile(_member(folder, tarfile.DIRTYPE))
-            archive.addfile(_member(path, size=len(rows[path])), io.BytesIO(rows[path]))
+            archive.addfile(_member(path, size=len(data)), io.BytesIO(data))
         for kind, pairs in ((tarfile.SYMTYPE, links or {}), (tarfile.LNKTYPE, same or {})):
             for path, target in pairs.items():
                 archive.addfile(_member(path, kind, target))
@@ -98,7 +98,7 @@ def tar_of(parts: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def saved(layers: Iterable[bytes], newer: bool, config: bytes | None = None) -> bytes:
+def saved(layers: Sequence[bytes], newer: bool, config: bytes | None = None) -> bytes:
     """What `docker save` writes, before and from Docker 25 on; manifest.json comes last."""
     config = config or config_of()
     names = [
@@ -107,10 +107,12 @@ def saved(layers: Iterable[bytes], newer: bool, config: bytes | None = None) -> 
     ]
     own = f"{'blobs/sha256/' if newer else ''}{hashlib.sha256(config).hexdigest()}{'' if newer else '.json'}"
     manifest = [{"Config": own, "RepoTags": ["engine:1"], "Layers": names}]
-    return tar_of({own: config, **dict(zip(names, layers)), "manifest.json": json.dumps(manifest).encode()})
+    return tar_of(
+        {own: config, **dict(zip(names, layers, strict=True)), "manifest.json": json.dumps(manifest).encode()}
+    )
 
 
-def layout(images: Mapping[str, Iterable[bytes]]) -> dict[str, bytes]:
+def layout(images: Mapping[str, Sequence[bytes]]) -> dict[str, bytes]:
     """The parts of an OCI layout; platform -> layers."""
     parts: dict[str, bytes] = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
     rows = []
@@ -125,7 +127,7 @@ def layout(images: Mapping[str, Iterable[bytes]]) -> dict[str, bytes]:
     return {**parts, "index.json": json.dumps({"schemaVersion": 2, "manifests": rows}).encode()}
 
 
-def manifest_of(config: bytes, layers: Iterable[bytes]) -> bytes:
+def manifest_of(config: bytes, layers: Sequence[bytes]) -> bytes:
     kind = "application/vnd.oci.image."
     rows = [{"mediaType": f"{kind}layer.v1.tar+gzip", "digest": digest(one), "size": len(one)} for one in layers]
     return json.dumps(

@@ -11,6 +11,7 @@ from bascule.discover.hub import from_hub
 from bascule.discover.hub_files import Hub
 from bascule.discover.model import from_name, read_config_file, read_model
 from bascule.errors import ModelError
+from bascule.remote.local import LocalRunner
 from bascule.remote.runner import Runner
 
 _ARCHITECTURE = re.compile(r"([A-Z]\w*)(?::([\w.-]+))?")
@@ -18,15 +19,18 @@ _ON_HUB = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 
 
 async def named_model(text: str, runner: Runner, node: Node) -> Model:
-    """The model; a folder is looked for on the node, a file here. Raises ModelError, NodeUnreachable.
+    """The model; an absolute folder is looked for on the node, a file here. Raises ModelError, NodeUnreachable.
 
     `LlamaForCausalLM:llama` is an architecture with its model_type, which may be left out where it is known.
     """
     path = Path(text).expanduser()
     if text.endswith(".json"):
         return read_config_file(path)
-    if text.startswith(("/", "~", "./", "../")) or (node.is_local and path.is_dir()):
-        return await read_model(str(path) if node.is_local else text, runner, node)
+    if path.is_dir() and (node.is_local or not path.is_absolute()):
+        here = Node("here", "local")
+        return await read_model(str(path), LocalRunner(here), here)
+    if text.startswith(("/", "~", "./", "../")):
+        return await read_model(text, runner, node)
     if found := _ARCHITECTURE.fullmatch(text):
         return from_name(found[1], found[2] or "")
     if _ON_HUB.fullmatch(text):

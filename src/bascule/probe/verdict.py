@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bascule.core.nouns import Candidate, Fate, Model
-from bascule.probe.facts import first_release
+from bascule.probe.facts import first_release, unknown_before
 from bascule.probe.values import Answer, Spot
 
 KNOWN = "architecture-known"
@@ -213,7 +213,8 @@ def _config(question: Question, model_type: Answer, outside: Answer | None) -> J
     release = first_release("transformers", name)
     says = f"{question.label} does not know the model type {name}"
     says += f" (first in transformers {release})" if release else ""
-    change = f"transformers {release} or newer beside it" if release else ""
+    since = unknown_before("transformers", name)
+    change = f"transformers {since} or newer beside it" if since else ""
     return Judgement(Word.NO, says, model_type.seen, change=change, code=MODEL_TYPE_UNKNOWN)
 
 

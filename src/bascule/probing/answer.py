@@ -148,7 +148,10 @@ def _whole(row: Row) -> Iterator[str]:
     """A block: the overall word, then each question with its evidence."""
     overall = row.report.overall
     yield f"{row.target}   {row.report.label or row.engine}   {row.model}   {overall}"
-    for name, judgement in row.report.questions.items():
+    questions = row.report.questions
+    if len(set(questions.values())) == 1:  # one thing decides them all
+        questions = {"all": overall}
+    for name, judgement in questions.items():
         word = str(judgement) if judgement.asked else "-"
         yield f"  {name:<13} {word:<8} {judgement.says}"
         for spot in judgement.seen[:4]:

@@ -30,7 +30,7 @@ async def capability_answer(modules: Modules, path: str, names: Sequence[str], g
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", gpu)
     if not match:
         return None
-    found = [await _min_capability(modules, path, name) for name in names]
+    found = [await _least(modules, path, name) for name in names]
     asked = [(least, spot) for least, spot in (answer for answer in found if answer)]
     if len(asked) < len(names) or not asked or int(match[1]) >= min(least for least, _ in asked):
         return None
@@ -38,8 +38,13 @@ async def capability_answer(modules: Modules, path: str, names: Sequence[str], g
     return Answer(False, (spot,), f"it asks for sm_{least} or newer, and this is {gpu}")
 
 
-async def _min_capability(modules: Modules, path: str, method: str) -> tuple[int, Spot] | None:
-    """What the class of a method returns from get_min_capability(); None when that is no literal."""
+async def least_capability(modules: Modules, path: str, method: str) -> int | None:
+    """What the class of a method returns from get_min_capability(), e.g. 89; None when that is no literal."""
+    found = await _least(modules, path, method)
+    return found[0] if found else None
+
+
+async def _least(modules: Modules, path: str, method: str) -> tuple[int, Spot] | None:
     source = await modules.source(path)
     if source is None:
         return None

@@ -84,16 +84,22 @@ async def describe(runner: Runner, docker: Sequence[str], name: str) -> Target:
 
 
 async def find(runner: Runner, target: Target, packages: Sequence[str]) -> Mapping[str, str]:
-    """Which of these packages it has, and in which folder (of the image). Raises Unreadable.
+    """Which of these packages it has, and in which folder (of the image): first in the usual places, then everywhere.
 
-    Only the usual places are looked at: what isn't there may be elsewhere.
+    Raises Unreadable.
     """
     if target.mountable:
-        found = await _find_mounted(MountedRunner(runner, target), ("find_roots",), packages)
+        found = await _find_mounted(MountedRunner(runner, target), ("find_roots", "search_roots"), packages)
         if found is not None:
             return found
-    words = (target.docker, target.kind, target.id)
-    return _roots((await _call(runner, "find_copied", *words, *packages, within=120)).text)
+    for search, within in (("find_copied", 120.0), ("list_all", WITHIN)):
+        words = (target.docker, target.kind, target.id, *packages)
+        result = await _call(runner, search, *words, within=within)
+        if not result.ok:
+            raise Unreadable(target.id, "took too long" if result.timed_out else result.complaint)
+        if found := _roots(result.text):
+            return found
+    return {}
 
 
 async def mounted(runner: Runner, target: Target, package: str) -> FolderView | None:

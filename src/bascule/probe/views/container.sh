@@ -61,8 +61,8 @@ search_roots() {
 pythons() {
   for place in /usr/local/bin /opt/venv/bin /opt/conda/bin /usr/bin; do
     # shellcheck disable=SC2086
-    $1 cp "$2:$place/python3" - 2>/dev/null | tar -tvf - 2>/dev/null | sed -n "s,.*-> .*\(python3\.[0-9]*\)\$,$place \1,p"
-  done
+    $1 cp "$2:$place/python3" - 2>/dev/null | tar -tvf - 2>/dev/null | sed -n 's,.*-> .*\(python3\.[0-9]*\)$,\1,p'
+  done | sort -u
 }
 
 # with_container DOCKER KIND ID: makes $folder, and $id a container; both are removed when the script fails or ends.
@@ -79,14 +79,18 @@ with_container() {
   echo "$folder"
 }
 
-# roots PACKAGE...: lines `PACKAGE FOLDER` for the container $id, by what its usual Pythons are called.
+# roots PACKAGE...: lines `PACKAGE FOLDER` for the first usual folder of the container $id that has one of them.
 roots() {
-  pythons "$docker" "$id" | while read -r bin version; do
-    for root in "${bin%/bin}/lib/$version/site-packages" "${bin%/bin}/lib/$version/dist-packages"; do
+  for version in $(pythons "$docker" "$id"); do
+    for root in "/usr/local/lib/$version/dist-packages" "/usr/local/lib/$version/site-packages" \
+      "/opt/venv/lib/$version/site-packages" "/opt/conda/lib/$version/site-packages" \
+      "/usr/lib/python3/dist-packages" "/root/.venv/lib/$version/site-packages"; do
+      found=
       for package in "$@"; do
         # shellcheck disable=SC2086
-        if $docker cp "$id:$root/$package/__init__.py" - >/dev/null 2>&1; then echo "$package $root"; fi
+        if $docker cp "$id:$root/$package/__init__.py" - >/dev/null 2>&1; then found=yes; echo "$package $root"; fi
       done
+      [ -z "$found" ] || return 0
     done
   done
 }
@@ -96,6 +100,17 @@ find_copied() {
   with_container "$1" "$2" "$3" >/dev/null; shift 3
   roots "$@"
   rm -rf "$folder"
+}
+
+# list_all DOCKER KIND ID PACKAGE...: the same wherever they are; the whole image goes by once, and nothing is kept.
+list_all() {
+  with_container "$1" "$2" "$3" >/dev/null; shift 3
+  rm -rf "$folder"
+  # shellcheck disable=SC2086
+  $docker export "$id" | tar -t | sed -n 's,^\(.*-packages\)/\([^/]*\)/__init__\.py$,\2 /\1,p' |
+    while read -r package root; do
+      case " $* " in *" $package "*) echo "$package $root" ;; esac
+    done
 }
 
 # take PATH: one path of the container, to the same place below $folder; what isn't there is left out.
@@ -119,8 +134,9 @@ copy_out() {
     for path in "$module/_version.py" "$module/version.py" "$module/__init__.py"; do take "$root/$path"; done
     version=$(cat "$folder$root/$module/"*version.py "$folder$root/$module/__init__.py" 2>/dev/null |
       sed -n "s/^__version__.*=[^'\"]*['\"]\([^'\"]*\)['\"].*/\1/p" | head -n 1)
-    for name in $names "$module"; do
+    for name in $(echo "$names" | tr - _) "$module"; do
       [ -z "$version" ] || take "$root/$name-$version.dist-info/METADATA"
+      [ "$version" = "${version%%+*}" ] || take "$root/$name-${version%%+*}.dist-info/METADATA"
     done
   done
   tidy

@@ -45,7 +45,7 @@ def pattern_of(text: str, end: bytes) -> Pattern:
     while place < len(source):
         token = _TOKEN.match(source, place)
         repeats = token is not None and token["repeat"] is not None
-        if token is None or (repeats and (not tokens or tokens[-1]["repeat"] or tokens[-1][0] in (b"(", b"|"))):
+        if token is None or (repeats and (not tokens or tokens[-1]["repeat"] or tokens[-1][0] in (b"(", b"|", b"^"))):
             raise ValueError(f"{text!r} is no plain extended regular expression")
         tokens.append(token)
         place = token.end()

@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO, ParamSpec, Protocol, TypeVar
 
 from bascule.probe.kernels.fatbin import Library, read_library
@@ -14,11 +15,17 @@ from bascule.probe.views.base import HITS_PER_FILE, TEXT_LIMIT, Found, Unreadabl
 from bascule.probe.views.patterns import LINE, STRING, Pattern, glob_of, is_glob, pattern_of
 from bascule.probe.views.streams import CHUNK, Meter, Reader, explained
 
-LIBRARY_LIMIT = 4 << 30  # bytes of one shared library
-CALL_LIMIT = 16 << 30  # bytes that one question may read; a whole torch has 5 GB of libraries
-MOST_PATHS = 200_000  # that globs may match
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one question may cost."""
+
+    library: int = 4 << 30  # bytes of one shared library, which lies in a temporary file for a while
+    total: int = 16 << 30  # bytes that are unpacked; a whole torch has 5 GB of libraries
+    paths: int = 200_000  # that globs match
 
 
 class Files(Protocol):
@@ -47,8 +54,9 @@ class Files(Protocol):
 class TreeView:
     """A view of such a tree; see View. What takes long runs in a thread, which ends when its caller is cancelled."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, limits: Limits | None = None) -> None:
         self.files = files
+        self.limits = limits or Limits()
         self.root = files.root
         self.bytes_read = files.meter.total
         self._lock = threading.Lock()
@@ -109,8 +117,8 @@ class TreeView:
             paths = ["/" if glob.startswith("/") else ""]
             for part in glob.lstrip("/").split("/"):
                 paths = [*self._below(paths, part)]
-                if len(found) + len(paths) > MOST_PATHS:
-                    raise Unreadable(glob, f"matches more than {MOST_PATHS} paths")
+                if len(found) + len(paths) > self.limits.paths:
+                    raise Unreadable(glob, f"matches more than {self.limits.paths} paths")
             found |= {path for path in paths if self.files.has(path)}
         return tuple(sorted(found))
 
@@ -127,14 +135,14 @@ class TreeView:
         with explained(text):
             pattern = pattern_of(text, end)
         hits: dict[str, list[Spot]] = {}
-        left = CALL_LIMIT
+        left = self.limits.total
         for path, reader in self.files.each(self._expand(globs)):
             hits[path], before = [], 0
             with explained(path):
                 for block in _blocks(reader, end):
                     left -= len(block)
                     if left < 0:
-                        raise Unreadable(path, f"more than {CALL_LIMIT} bytes to search")
+                        raise Unreadable(path, f"more than {self.limits.total} bytes to search")
                     hits[path] += _hits(pattern, block, end, (path, before))
                     before += block.count(LINE)
         spots = [spot for path in sorted(hits) for spot in hits[path][:HITS_PER_FILE]]
@@ -143,10 +151,10 @@ class TreeView:
     def _libraries(self, globs: Sequence[str]) -> tuple[Library, ...]:
         paths = self._expand(globs)
         found: dict[str, Library] = {}
-        left, why = CALL_LIMIT, ""
+        left, why = self.limits.total, ""
         try:
             for path, reader in self.files.each(paths):
-                found[path] = _library(path, reader, min(left, LIBRARY_LIMIT))
+                found[path] = _library(path, reader, min(left, self.limits.library))
                 left -= found[path].size
         except Unreadable as trouble:
             if self.files.meter.stopped:
