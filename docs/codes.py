@@ -11,7 +11,11 @@ from pathlib import Path
 FORWARDED = ("code", "id")  # `finding.code`, `failure.id`: said elsewhere already
 
 
-_STAGES = {"readers": "probe", "images": "distribute", "weights": "distribute"}  # packages within a stage
+_STAGES = {"readers": "probe", "kernels": "probe", "images": "distribute", "weights": "distribute"}  # packages within a stage
+
+
+# What the pivot loop makes of the probe's words.
+_FATES = {"YES": "ok", "VIA_TRANSFORMERS": "ok", "NO": "hopeless", "REMOVED": "hopeless", "PLUGIN": "hopeless"}
 
 
 class Unresolved(Exception):
@@ -197,6 +201,11 @@ def _assigned(name: str, function: ast.FunctionDef | ast.AsyncFunctionDef | None
 
 def _fate(call: ast.Call) -> str | None:
     for value in (*call.args, *(keyword.value for keyword in call.keywords)):
+        match value:
+            case ast.Attribute(value=ast.Name(id="Word"), attr=word):
+                return _FATES.get(word, "unknown")
+            case ast.Name(id="word"):
+                return "unknown"  # MAYBE or UNKNOWN
         if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "Fate":
             scope = next((k.value for k in call.keywords if k.arg == "scope"), None)
             only = isinstance(scope, ast.Constant) and scope.value == "candidate"

@@ -76,7 +76,7 @@ async def read_engines(sources: Sequence[Source], index: str | None, report: Rep
     index = index or await index_url()
     if index is None or not index.startswith(("https://", "http://")):
         seen = index or "neither PIP_INDEX_URL nor a pip that tells one"
-        raise RecipeError("index", "no package index to ask", seen=seen, advice="--index URL, or set PIP_INDEX_URL")
+        raise RecipeError("package-index", "no package index to ask", seen=seen, advice="--index URL, or set PIP_INDEX_URL")
     async with client_for() as client:
         return {source.engine: await _Reading(source, client, report).read(index) for source in sources}
 
@@ -115,7 +115,7 @@ class _Reading:
                 if not found:
                     says = f"the index does not list {name}"
                     advice = "nothing was written; --index names another index"
-                    raise BasculeError("index", says, seen=trouble.why, advice=advice) from None
+                    raise BasculeError("package-index", says, seen=trouble.why, advice=advice) from None
                 self.report.without(name, trouble.why)
         return found
 

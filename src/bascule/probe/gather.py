@@ -12,9 +12,10 @@ from bascule.probe.kernels.look import look as kernels
 from bascule.probe.packages import Package, installed
 from bascule.probe.readers import READERS, Reader
 from bascule.probe.values import Spot
-from bascule.probe.verdict import BAD, Question, Report, all_alike, judge, missing, opinion, undecided
+from bascule.probe.verdict import BAD, Question, Report, all_alike, judge, missing, not_asked, opinion, undecided
 from bascule.probe.views.base import Unreadable, View
 from bascule.probe.views.folder import FolderView, open_folder
+from bascule.probe.views.registry import RegistryView
 from bascule.remote.runner import Runner
 
 
@@ -47,8 +48,10 @@ async def look_in(view: View, question: Question) -> Report:
         why = f"{reader.folder}/ is not beside its METADATA (an editable install?)"
         return all_alike(question, undecided(question, why, (package.spot,) if package else ()))
     report = judge(question, await reader.look(view, question, package))
-    if not question.gpu or report.overall.word in BAD:  # what is decided isn't read on
+    if not question.gpu:
         return report
+    if report.overall.word in BAD and isinstance(view, RegistryView):  # no more is fetched than decides it
+        return replace(report, questions={**report.questions, "kernels": not_asked("it is decided without them")})
     return replace(report, questions={**report.questions, "kernels": await kernels(view, question)})
 
 

@@ -160,7 +160,7 @@ def undecided(question: Question, why: str, seen: Sequence[Spot], word: Word = W
     """The judgement that it could not be told, and why."""
     asked = question.label or question.candidate.engine
     says = f"whether {asked} knows {question.architecture or 'this model'} could not be told: {why}"
-    return Judgement(word, says, tuple(dict.fromkeys(seen)))
+    return Judgement(word, says, tuple(dict.fromkeys(seen)), code=UNDECIDED)
 
 
 def missing(says: str, seen: Spot) -> Judgement:

@@ -158,7 +158,8 @@ def _whole(row: Row) -> Iterator[str]:
             yield f"  {'':<13} {'':<8}   {spot.source}   {spot.text}".rstrip()
         if judgement.change and judgement.asked:
             yield f"  {'':<13} {'':<8}   to change it: {judgement.change}"
-    yield f"  read {row.bytes_read / 1e6:.1f} MB in {row.seconds:.1f} s; nothing was imported or run"
+    end = "" if "run" in row.report.questions else "; nothing was imported or run"
+    yield f"  read {row.bytes_read / 1e6:.1f} MB in {row.seconds:.1f} s{end}"
 
 
 def _matrix(rows: Sequence[Row]) -> Iterator[str]:

@@ -49,7 +49,7 @@ class Asked:
     model: Annotated[tuple[str, ...], Repeated]
     gpu: str = ""
     engine: str = ""
-    flag: Annotated[tuple[str, ...], Repeated] = ()
+    flag: Annotated[tuple[str, ...], Parameter(negative="", allow_leading_hyphen=True)] = ()
     node: str = "local"
     platform: str = ""
     insecure: Annotated[bool, Repeated] = False
