@@ -18,8 +18,8 @@ pytestmark = pytest.mark.engine
         ("vllm", "vllm-0.32.0", Q35_TEXT, Fate.OK, "vLLM 0.32.0 knows Qwen3_5MoeForCausalLM"),
         ("vllm", "vllm-0.32.0", NOBODY, Fate.HOPELESS, "vLLM 0.32.0 does not know NobodyForCausalLM"),
         # a class of transformers whose attention no generic backend can replace, and one where it can
-        ("vllm", "vllm-0.32.0", Model("/m", ("MT5ForConditionalGeneration",), "mt5"), Fate.HOPELESS, "does not know"),
-        ("vllm", "vllm-0.32.0", Model("/m", ("XXX",), "xxx"), Fate.UNKNOWN, "served through"),
+        ("vllm", "vllm-0.32.0", Model("/m", ("MptForCausalLM",), "mpt"), Fate.HOPELESS, "does not know"),
+        ("vllm", "vllm-0.32.0", Model("/m", ("DogeForCausalLM",), "doge"), Fate.UNKNOWN, "served through"),
         (
             "vllm",
             "vllm-0.14.0",

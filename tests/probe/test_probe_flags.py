@@ -53,6 +53,7 @@ def flag(name: str, value: str | None = "", node: str | None = None) -> Setting:
         ("sglang", SGLANG_023, flag("--fp8-gemm-runner-backend", "x"), Word.NO),
         ("sglang", SGLANG_023, flag("--no-trust-remote-code"), Word.NO),
         ("sglang", SGLANG_023, flag("--reasoning-parser", "auto"), Word.YES),  # an extra choice of the flag itself
+        ("sglang", SGLANG_023, flag("--no-experts-shared-outer-loras"), Word.YES),
         ("sglang", ("sglang-0.5.9",), flag("--reasoning-parser", "auto"), Word.NO),
         ("sglang", ("sglang-0.5.9",), flag("--reasoning-parser", "qwen3"), Word.YES),
         ("sglang", ("sglang-0.5.9",), flag("--tool-call-parser", "qwen3_coder"), Word.YES),

@@ -122,3 +122,37 @@ def test_a_plugin_may_bring_a_quantization(install, report):
     (root / "my_plugin-1.0.dist-info/entry_points.txt").write_text("[vllm.general_plugins]\nx = my_plugin:register\n")
     found = report("vllm", root, replace(NEXT, quantization=quantized("bitnet")))
     assert found.questions["quantization"].word is Word.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("method", "word"), [("fp8", Word.YES), ("compressed_tensors", Word.YES), ("hqq", Word.UNKNOWN)]
+)
+def test_lmdeploy_compares_names(install, report, method, word):
+    root = install("lmdeploy-0.18.0")
+    (root / "lmdeploy/pytorch/config.py").write_text(
+        "def f(quant_method):\n    if quant_method == 'fp8':\n        pass\n"
+        "    elif quant_method == 'compressed-tensors':\n        pass\n"
+    )
+    found = report("lmdeploy", root, replace(NEXT, quantization=quantized(method)))
+    assert found.questions["quantization"].word is word
+
+
+@pytest.mark.parametrize(
+    ("method", "word"), [("bitsandbytes", Word.YES), ("fp8", Word.YES), ("compressed-tensors", Word.NO)]
+)
+def test_transformers_has_a_table(install, report, method, word):
+    root = install("transformers-5.19.0")
+    (root / "transformers/quantizers").mkdir()
+    (root / "transformers/quantizers/auto.py").write_text(
+        'AUTO_QUANTIZATION_CONFIG_MAPPING = {\n    "bitsandbytes_4bit": B,\n    "fp8": F,\n}\n'
+    )
+    found = report("transformers", root, replace(NEXT, quantization=quantized(method)))
+    assert found.questions["quantization"].word is word
+
+
+def test_llamacpp_says_nothing_of_weights_that_are_no_gguf(tmp_path, report):
+    (tmp_path / "xllamacpp").mkdir()
+    (tmp_path / "xllamacpp/x.so").write_bytes(b"\0llama\0qwen3next\0")
+    found = report("llamacpp", tmp_path, replace(NEXT, quantization=quantized("fp8")))
+    assert found.questions["architecture"].word is Word.YES
+    assert (found.overall.word, "GGUF" in found.overall.says) == (Word.UNKNOWN, True)

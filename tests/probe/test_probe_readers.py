@@ -152,6 +152,15 @@ def test_a_backend_of_lmdeploy_that_cannot_be_read_is_no_no(install, report, pat
     assert report("lmdeploy", root, Q35).questions["architecture"].word is Word.YES  # the other has it
 
 
+def test_lmdeploy_may_read_what_transformers_cannot(install, report):
+    root = install("lmdeploy-0.18.0", "transformers-4.57.6")
+    assert report("lmdeploy", root, GLM).questions["config"].word is Word.NO
+    (root / "lmdeploy/hf_configs").mkdir()
+    (root / "lmdeploy/hf_configs/__init__.py").write_text("def f(x):\n    return PretrainedConfig.from_pretrained(x)\n")
+    judgement = report("lmdeploy", root, GLM).questions["config"]
+    assert (judgement.word, judgement.seen[-1].line) == (Word.UNKNOWN, 2)
+
+
 # SGLang's configs: a list of classes, a comprehension over them, and later additions
 
 

@@ -12,7 +12,7 @@ from bascule.core.nouns import Node
 from bascule.probe.literal import evaluate
 from bascule.probe.readers import arguments, quantization, vllm
 from bascule.probe.readers.base import Modules, engine_facts
-from bascule.probe.readers.transformers import AUTO
+from bascule.probe.readers.transformers import AUTO, refused_by_backend
 from bascule.probe.views.folder import FolderView
 from bascule.remote.local import LocalRunner
 
@@ -53,6 +53,22 @@ seen = {
     "tools": get("vllm.tool_parsers", "ToolParserManager").list_registered(),
     "flags": [word for action in parser()._actions for word in action.option_strings],
 }
+json.dump(seen, open(sys.argv[1], "w"))
+"""
+
+
+BACKEND = """
+import json, sys, transformers
+from transformers.models.auto import modeling_auto as auto
+
+tables = [getattr(auto, name) for name in dir(auto) if name.startswith("MODEL_") and name.endswith("MAPPING_NAMES")]
+values = [value for table in tables for value in table.values()]
+seen = {}
+for name in {name for value in values for name in ([value] if isinstance(value, str) else value)}:
+    found = getattr(transformers, name, None)
+    if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+        takes = found.is_backend_compatible() or found._can_set_attn_implementation()
+        seen[name] = [found.__module__, bool(takes)]
 json.dump(seen, open(sys.argv[1], "w"))
 """
 
@@ -148,3 +164,19 @@ def test_every_file_that_flags_come_from_is_parsed(release):
     paths = asyncio.run(view(root).find(*engine_facts("vllm")["flags"]["server"]))
     assert len(paths) == 1
     assert arguments.Source((root / paths[0]).read_bytes(), paths[0]).broken is None
+
+
+def test_what_the_generic_backend_refuses(tmp_path):
+    """Of each class that transformers maps: vLLM asks it just these two methods (registry.py)."""
+    root = site("vllm-0.32.0")
+    if not root.is_dir():
+        pytest.skip("no .engines/vllm-0.32.0")
+    words = (ENGINES / "vllm-0.32.0/bin/python", "-c", BACKEND, tmp_path / "seen.json")
+    subprocess.run(words, capture_output=True, timeout=300, check=True)
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    sources = {module: (root / f"{module.replace('.', '/')}.py").read_bytes() for module, _ in seen.values()}
+    refused = {module: refused_by_backend(source, module) for module, source in sources.items()}
+    assert {name for name, (module, _) in seen.items() if refused[module]} == {
+        n for n, (_, yes) in seen.items() if not yes
+    }
+    assert len(seen) > 1400

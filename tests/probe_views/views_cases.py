@@ -155,3 +155,35 @@ def report(view: View, model: Model, engine: str = "vllm") -> Report:
 def library(strings: Iterable[str] = ()) -> bytes:
     """The bytes of something like a shared library, with these strings in it."""
     return b"\x7fELF\x00\x01\xff\xfe\n\x00" + b"".join(word.encode() + b"\0" for word in strings) + b"\xff\n\x80"
+
+
+TOP = packed(layer(under(files_of("vllm-0.32.0", "transformers-5.19.0"))))
+CONFIG = config_of()
+GOOD = {
+    "manifests/1": manifest_of(CONFIG, [TOP]),
+    f"blobs/{digest(CONFIG)}": CONFIG,
+    f"blobs/{digest(TOP)}": TOP,
+}
+
+
+def answers(parts, **special):
+    """A server of these parts; `special` are functions by the end of the path."""
+
+    def answer(request) -> None:
+        path = request.path.partition("/v2/engine/")[2]
+        for end, act in special.items():
+            if request.path.split("?")[0].endswith(end):
+                act(request)
+                return
+        send(request, 200 if path in parts else 404, parts.get(path, b""))
+
+    return answer
+
+
+def send(request, status: int, body: bytes = b"", **headers) -> None:
+    request.send_response(status)
+    for name, value in headers.items():
+        request.send_header(name.replace("_", "-"), value)
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)

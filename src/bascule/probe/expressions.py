@@ -72,21 +72,11 @@ def _add_argument(draft: Draft, argument: ast.expr, env: Env) -> None:
     return None
 
 
-def _constant(node: ast.Constant, env: Env) -> Any:
-    return node.value
-
-
 def _name(node: ast.Name, env: Env) -> Any:
     return env.names.get(node.id, env.unknown(node, f"{node.id} is not defined by a literal here"))
 
 
 def _sequence(node: ast.Tuple | ast.List | ast.Set, env: Env) -> Any:
-    if any(isinstance(item, ast.Starred) for item in node.elts):
-        return _with_starred(node, env)
-    return tuple(value_of(item, env) for item in node.elts)
-
-
-def _with_starred(node: ast.Tuple | ast.List | ast.Set, env: Env) -> Any:
     found: list[Any] = []
     for item in node.elts:
         value = value_of(item.value if isinstance(item, ast.Starred) else item, env)
@@ -287,7 +277,7 @@ _VIEWS: Mapping[str, Callable[[Table], tuple[Any, ...]]] = {
 }
 
 _EXPRESSIONS: Mapping[type[ast.expr], Callable[[Any, Env], Any]] = {
-    ast.Constant: _constant,
+    ast.Constant: lambda node, env: node.value,
     ast.Name: _name,
     ast.Tuple: _sequence,
     ast.List: _sequence,

@@ -60,7 +60,7 @@ def _negated(call: ast.Call, flags: Sequence[str], booleans: Mapping[str, bool])
     """Whether `--no-flag` exists, too: with argparse.BooleanOptionalAction; None when that can't be told."""
     action = next((word.value for word in call.keywords if word.arg == "action"), None)
     if action is not None:
-        return isinstance(action, ast.Attribute) and action.attr == "BooleanOptionalAction"
+        return _has_negation(action)
     spread = [word.value for word in call.keywords if word.arg is None]
     if not spread:
         return False
@@ -109,7 +109,12 @@ def marked_flags(file: Source, node: ast.ClassDef, draft: Draft) -> None:
                 if name is None:
                     draft.gaps.append(Unknown(file.spot(item), "has a name that is no literal"))
                 else:
-                    draft.add(name, False, file.spot(item))
+                    draft.add(name, name.startswith("--") and _has_negation(item.annotation), file.spot(item))
+
+
+def _has_negation(node: ast.expr) -> bool:
+    """Whether argparse.BooleanOptionalAction is named in it."""
+    return any(isinstance(item, ast.Attribute) and item.attr == "BooleanOptionalAction" for item in ast.walk(node))
 
 
 def _marked(field: str, annotation: ast.expr) -> list[str | None]:

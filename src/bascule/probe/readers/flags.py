@@ -47,7 +47,7 @@ def _has(flag: str, known: Table, facts: Mapping[str, Any]) -> Answer:
     if answer.yes:
         return answer
     plain = f"--{name.removeprefix('--no-')}"
-    if name.startswith("--no-") and facts["negated"] and known.entries.get(plain, False) is not False:
+    if name.startswith("--no-") and known.entries.get(plain, False) is not False:
         spot = known.spots[plain]
         return Answer(True, (spot,)) if known.entries[plain] else Answer(None, (spot,), f"{plain} may be no boolean")
     longer = [other for other in known.entries if other.startswith(name)] if name.startswith("--") else []

@@ -24,10 +24,19 @@ async def look(view: View, question: Question, package: Package | None) -> Answe
     answer = await _in_libraries(view, name)
     spots = (*answer.seen, seen, *((package.spot,) if package else ()))
     registered = Answer(answer.yes, spots, answer.why)
-    return Answers(registered, Answer(True, (seen,)) if answer.yes else registered)
+    model_type = Answer(True, (seen,)) if answer.yes else registered
+    return Answers(registered, model_type, quantization=_quantization(question))
 
 
 READER = reader_of("llamacpp", look)
+
+
+def _quantization(question: Question) -> Answer | None:
+    """It reads GGUF files, which have types of their own, and not the weights that a config.json speaks of."""
+    if question.model.quantization is None or question.candidate.model.endswith(".gguf"):
+        return None
+    seen = Spot(f"{question.model.path}/config.json", None, f"quantization_config: {question.model.quantization}")
+    return Answer(None, (seen,), "llama.cpp takes a GGUF file, whose types are its own")
 
 
 async def _architecture(view: View, question: Question) -> tuple[str | None, Spot]:

@@ -9,7 +9,7 @@ from bascule.probe.readers.base import Modules, any_of, engine_facts, no_archite
 from bascule.probe.readers.transformers import knows_model_type
 from bascule.probe.values import Answer, Spot, Table
 from bascule.probe.verdict import Answers, Question
-from bascule.probe.views.base import View
+from bascule.probe.views.base import View, ere
 
 NAME = "lmdeploy"
 
@@ -25,7 +25,8 @@ async def look(view: View, question: Question, package: Package | None) -> Answe
         turbomind = await modules.value(files["turbomind"], "SUPPORTED_ARCHS")
         registered = _either(any_of(pytorch, names, "MODULE_MAP"), any_of(turbomind, names, "SUPPORTED_ARCHS"))
         removed = _dropped(await modules.value(files["pytorch"], "REMOVED_MODEL_MAP"), names)
-    return Answers(registered, await knows_model_type(view, question.model.model_type, package), removed=removed)
+    model_type = await _model_type(view, question, package)
+    return Answers(registered, model_type, removed=removed, quantization=await _quantization(view, question))
 
 
 READER = reader_of(NAME, look)
@@ -46,3 +47,26 @@ def _dropped(table: Any, names: tuple[str, ...]) -> tuple[str, Spot] | None:
         if isinstance(table, Table) and name in table.entries:
             return "an earlier release", table.spots[name]
     return None
+
+
+async def _model_type(view: View, question: Question, package: Package | None) -> Answer:
+    """What transformers can't read, newer releases try with a plain PretrainedConfig: then a no is none."""
+    shared = await knows_model_type(view, question.model.model_type, package)
+    if shared.yes is not False:
+        return shared
+    found = await view.search(r"PretrainedConfig\.from_pretrained", *engine_facts(NAME)["files"]["configs"])
+    why = f"transformers has no {question.model.model_type}, and LMDeploy then takes a config without defaults"
+    return Answer(None, (*shared.seen, *found.hits[:1]), why) if found.hits else shared
+
+
+async def _quantization(view: View, question: Question) -> Answer | None:
+    """Its backends compare the method with the names that they take; there is no table."""
+    method = question.model.quantization
+    if method is None:
+        return None
+    files = engine_facts(NAME)["files"]["quantization"]
+    name = method.method.lower().replace("_", "-") if method.method.startswith("compressed") else method.method
+    found = await view.search(rf"""quant_method == ["']{ere(name)}["']""", *files)
+    if found.hits:
+        return Answer(True, found.hits)
+    return Answer(None, (Spot(files[0], None, f"no comparison with {name}"),), f"no backend of it names {name}")

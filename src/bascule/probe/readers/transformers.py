@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from bascule.probe.facts import Known, known, looked_at, unknown_before
 from bascule.probe.literal import evaluate
 from bascule.probe.packages import Package, admits, admits_only_from, installed, stays_below
-from bascule.probe.readers.base import no_architecture, reader_of
+from bascule.probe.readers.base import Modules, any_of, engine_facts, no_architecture, reader_of
+from bascule.probe.readers.quantization import row_of
 from bascule.probe.values import EXCERPT, Answer, Spot, Unknown, ask
 from bascule.probe.verdict import Answers, Question
 from bascule.probe.views.base import View, ere
@@ -23,10 +24,20 @@ async def look(view: View, question: Question, package: Package | None) -> Answe
     model = question.model
     names = model.architectures[:1]
     registered = await knows_class(view, names[0], model.model_type, package) if names else no_architecture(question)
-    return Answers(registered, await knows_model_type(view, model.model_type, package))
+    model_type = await knows_model_type(view, model.model_type, package)
+    return Answers(registered, model_type, quantization=await _quantization(view, question))
 
 
 READER = reader_of(NAME, look)
+
+
+async def _quantization(view: View, question: Question) -> Answer | None:
+    method, facts = question.model.quantization, engine_facts(NAME)
+    if method is None:
+        return None
+    table = await Modules(view).value(facts["files"]["quantization"], "AUTO_QUANTIZATION_CONFIG_MAPPING")
+    names = row_of(method, facts["quantization"])["names"]
+    return any_of(table, names, "AUTO_QUANTIZATION_CONFIG_MAPPING")
 
 
 async def knows_model_type(view: View, model_type: str, engine: Package | None) -> Answer:
@@ -58,7 +69,7 @@ async def knows_class(view: View, name: str, model_type: str, engine: Package | 
         return Answer(None, (Spot("config.json", None, name),), f"{name!r} is no name of a class")
     folder = model_type.replace("-", "_")
     near = (f"transformers/models/{folder}/modeling_{folder}.py",) if folder.isidentifier() else MODELING
-    for globs in (near, MODELING):
+    for globs in dict.fromkeys((near, MODELING)):
         found = await view.search(f"^class {ere(name)}[(: ]", *globs)
         if found.hits:
             return Answer(True, found.hits[:1], f"transformers has a class {name}, which may be served through it")

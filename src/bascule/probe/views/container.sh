@@ -65,18 +65,30 @@ pythons() {
   done | sort -u
 }
 
-# with_container DOCKER KIND ID: makes $folder, and $id a container; both are removed when the script fails or ends.
+# with_container DOCKER KIND ID: makes $folder, and $id a container, which is removed at the end. The folder stays only
+# when `keep` was said: not when the script is ended, or nobody listens any more.
 with_container() {
   docker=$1 kind=$2 id=$3 made=
   folder=$(mktemp -d) || exit 3
+  trap 'clean' EXIT
+  trap 'exit 1' HUP INT TERM PIPE
   # shellcheck disable=SC2086
   if [ "$kind" = image ]; then
-    made=$($docker create --network none "$id" true) || { rm -rf "$folder"; exit 4; }
+    made=$($docker create --network none "$id" true) || exit 4
     id=$made
   fi
-  # shellcheck disable=SC2086,SC2154
-  trap '[ -z "$made" ] || $docker rm -f "$made" >/dev/null' EXIT
-  echo "$folder"
+}
+
+clean() {
+  # shellcheck disable=SC2086
+  [ -z "$made" ] || $docker rm -f "$made" >/dev/null 2>&1
+  [ -z "$folder" ] || rm -rf "$folder"
+}
+
+# keep LINES: prints the folder and what is known of it, and leaves it to the caller.
+keep() {
+  echo "$folder"; echo "$1" || exit 1
+  folder=
 }
 
 # roots PACKAGE...: lines `PACKAGE FOLDER` for the first usual folder of the container $id that has one of them.
@@ -97,15 +109,13 @@ roots() {
 
 # find_copied DOCKER KIND ID PACKAGE...: the same for an image or a container.
 find_copied() {
-  with_container "$1" "$2" "$3" >/dev/null; shift 3
+  with_container "$1" "$2" "$3"; shift 3
   roots "$@"
-  rm -rf "$folder"
 }
 
 # list_all DOCKER KIND ID PACKAGE...: the same wherever they are; the whole image goes by once, and nothing is kept.
 list_all() {
-  with_container "$1" "$2" "$3" >/dev/null; shift 3
-  rm -rf "$folder"
+  with_container "$1" "$2" "$3"; shift 3
   # shellcheck disable=SC2086
   $docker export "$id" | tar -t | sed -n 's,^\(.*-packages\)/\([^/]*\)/__init__\.py$,\2 /\1,p' |
     while read -r package root; do
@@ -120,15 +130,18 @@ take() {
   $docker cp "$id:$1" "$folder$1" >/dev/null 2>&1
 }
 
-# tidy: links that lead out of the folder, which would show files of this node.
-tidy() { find "$folder" -type l \( -lname '/*' -o -lname '*..*' \) -delete; }
+# tidy: what belongs to root in the image is ours here; links that lead out of the folder would show files of this node.
+tidy() {
+  chmod -R u+rwX "$folder"
+  find "$folder" -type l \( -lname '/*' -o -lname '*..*' \) -delete
+}
 
 # copy_out DOCKER KIND ID PACKAGE DISTRIBUTIONS PATH...: paths beside the package, in a new folder that is printed
 # first; then the package and its folder there. PATHs may be folders; DISTRIBUTIONS are the names of its METADATA.
 copy_out() {
   with_container "$1" "$2" "$3"; package=$4 names=$5; shift 5
   root=$(roots "$package" | head -n 1); root=${root#* }
-  [ -n "$root" ] || return 0
+  [ -n "$root" ] || { keep ""; return; }
   for path in "$@"; do take "$root/$path"; done
   for module in "$package" transformers; do
     for path in "$module/_version.py" "$module/version.py" "$module/__init__.py"; do take "$root/$path"; done
@@ -140,7 +153,7 @@ copy_out() {
     done
   done
   tidy
-  echo "$package $folder$root"
+  keep "$package $folder$root"
 }
 
 # unpack DOCKER KIND ID PACKAGE PATTERN...: the whole image goes by once, and what matches stays in a new folder.
@@ -149,7 +162,7 @@ unpack() {
   # shellcheck disable=SC2086
   $docker export "$id" | tar -x -C "$folder" --no-same-owner --wildcards "$@" 2>/dev/null
   tidy
-  search_roots "$folder" "$package"
+  keep "$(search_roots "$folder" "$package")"
 }
 
 "$@"
