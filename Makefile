@@ -60,7 +60,10 @@ bench-copy: install  ## images between lab hosts against docker save | ssh docke
 bench-weights: install  ## weights between two lab hosts against rsync and ssh cat (root, rsync)
 	@$(BIN)/python benchmarks/weights.py
 
+bench-probe: engines  ## what the probe of an image, an environment, a wheel and a registry takes (root, docker)
+	@$(BIN)/python benchmarks/probe.py
+
 clean:  ## remove what was installed into the checkout
 	rm -rf $(VENV) .engines
 
-.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup bench-copy bench-weights clean
+.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup bench-copy bench-weights bench-probe clean

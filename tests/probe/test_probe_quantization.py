@@ -122,6 +122,20 @@ def test_a_plugin_may_bring_a_quantization(install, report):
     (root / "my_plugin-1.0.dist-info/entry_points.txt").write_text("[vllm.general_plugins]\nx = my_plugin:register\n")
     found = report("vllm", root, replace(NEXT, quantization=quantized("bitnet")))
     assert found.questions["quantization"].word is Word.UNKNOWN
+    found = report("vllm", root, NEXT, settings=[Setting("flag", "--quantization", "mine")])
+    assert found.questions["flags"].word is Word.YES  # the flag is there; its values are not asked about
+
+
+@pytest.mark.parametrize("items", ["*more(), 'x'", "more(), 'x'"])
+def test_a_list_of_deprecated_methods_that_cannot_be_read_is_no_yes(install, report, items):
+    root = install(*VLLM_014)
+    path = root / "vllm/model_executor/layers/quantization/__init__.py"
+    text = path.read_text()
+    path.write_text(f"{text}\nDEPRECATED_QUANTIZATION_METHODS = [{items}]\n")
+    model = replace(NEXT, quantization=quantized("fp8"))
+    assert report("vllm", root, model).questions["quantization"].word is Word.UNKNOWN
+    path.write_text(text.replace("DEPRECATED_QUANTIZATION_METHODS", "OLD"))  # an older release has no such list
+    assert report("vllm", root, model).questions["quantization"].word is Word.YES
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from bascule.core.nouns import Candidate, Evidence, Finding, Model, Step
-from bascule.engines.base import read_lore
 from bascule.probe.kernels.look import look as kernels
 from bascule.probe.packages import Package, installed
 from bascule.probe.readers import READERS, Reader
@@ -33,13 +32,13 @@ def finding(report: Report, node: str, seen_at: datetime, prefix: str = "") -> F
     """What the pivot loop makes of a report; `prefix` stands before the sources, e.g. the name of an image."""
     formed = opinion(report)
     evidence = tuple(Evidence(node, f"{prefix}{spot.source}", seen_at, spot.text) for spot in formed.seen)
-    return Finding(Step.PROBE, formed.fate, formed.code, formed.says, evidence, advice=formed.advice)
+    return Finding(Step.PROBE, formed.fate, formed.code, formed.says, evidence, advice=formed.advice, scope=formed.scope)
 
 
 async def look_in(view: View, question: Question) -> Report:
     """The report about the engine among these packages. Raises Unreadable."""
-    candidate, reader = question.candidate, READERS[question.candidate.engine]
-    package = await installed(view, read_lore(candidate.engine).packages)
+    reader = READERS[question.candidate.engine]
+    package = await installed(view, reader.distributions)
     folder = await view.find(reader.folder)
     if package is None and not folder:
         return await _absent(question, view, reader)

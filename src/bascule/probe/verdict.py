@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from bascule.core.nouns import Candidate, Fate, Model
 from bascule.probe.facts import first_release, unknown_before
@@ -105,6 +106,7 @@ class Opinion:
     says: str
     seen: tuple[Spot, ...]
     advice: str = ""
+    scope: Literal["artefact", "candidate"] = "artefact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,9 @@ def opinion(report: Report) -> Opinion:
         return Opinion(Fate.OK, KNOWN, report.questions["architecture"].says, seen)
     fate = Fate.HOPELESS if overall.word in BAD else Fate.UNKNOWN
     advice = overall.change if fate is Fate.HOPELESS else ""
-    return Opinion(fate, overall.code, overall.says, overall.seen, advice)
+    by_settings = overall.code in (FLAG_UNKNOWN, QUANTIZATION_UNKNOWN)  # another candidate may leave them out
+    scope: Literal["artefact", "candidate"] = "candidate" if by_settings and fate is Fate.HOPELESS else "artefact"
+    return Opinion(fate, overall.code, overall.says, overall.seen, advice, scope)
 
 
 def undecided(question: Question, why: str, seen: Sequence[Spot], word: Word = Word.UNKNOWN) -> Judgement:
@@ -229,7 +233,7 @@ def _quantization(question: Question, answer: Answer | None) -> Judgement:
         return Judgement(Word.YES, f"{question.label} takes {method}", answer.seen, code=KNOWN)
     if answer.yes is None:
         return undecided(question, answer.why, answer.seen)
-    says = f"{question.label} has no quantization {method}" + (f": {answer.why}" if answer.why else "")
+    says = f"{question.label} does not take the quantization {method}" + (f": {answer.why}" if answer.why else "")
     return Judgement(Word.NO, says, answer.seen, code=QUANTIZATION_UNKNOWN)
 
 

@@ -54,6 +54,7 @@ class Modules:
         self._calls = calls
         self._sources: dict[str, bytes | None] = {}
         self._names: dict[str, Any] = {}
+        self._plugins: Answer | None = None
 
     async def source(self, path: str) -> bytes | None:
         """The text of a file; None when it isn't there. Raises Unreadable."""
@@ -83,6 +84,18 @@ class Modules:
         return value
 
 
+    async def plugins(self, engine: str) -> Answer:
+        """Whether another distribution beside the engine says that it plugs into it; asked once, and only if it matters.
+
+        In an image it takes all layers to know that there is none.
+        """
+        if self._plugins is None:
+            facts = engine_facts(engine)["plugins"]
+            found = await self.view.search(rf"^\[ *{ere(facts['group'])} *\]", "*.dist-info/entry_points.txt")
+            self._plugins = _plugged(found.hits, facts["own"])
+        return self._plugins
+
+
 def lookup(names: Any, name: str) -> Any:
     """The value of one name of a module."""
     if isinstance(names, Unknown):
@@ -103,13 +116,10 @@ def no_architecture(question: Question) -> Answer:
     return Answer(None, (spot,), "its config.json names no architectures")
 
 
-async def plugins(view: View, engine: str) -> Answer:
-    """Whether another distribution beside the engine says that it plugs into it."""
-    facts = engine_facts(engine)["plugins"]
-    found = await view.search(rf"^\[ *{ere(facts['group'])} *\]", "*.dist-info/entry_points.txt")
-    for hit in found.hits:
+def _plugged(hits: Sequence[Spot], own: Sequence[str]) -> Answer:
+    for hit in hits:
         name = hit.path.split("-")[0]
-        if not any(same_name(name, own) for own in facts["own"]):
+        if not any(same_name(name, each) for each in own):
             return Answer(None, (hit,), f"the plugin {name} may teach it more")
     return Answer(False, ())
 

@@ -8,7 +8,7 @@ from typing import Any
 from bascule.probe.literal import parse
 from bascule.probe.packages import Package
 from bascule.probe.readers import arguments, flags, quantization
-from bascule.probe.readers.base import Modules, any_of, engine_facts, no_architecture, plugins, reader_of
+from bascule.probe.readers.base import Modules, any_of, engine_facts, no_architecture, reader_of
 from bascule.probe.readers.transformers import backend_takes, knows_model_type
 from bascule.probe.values import Answer, Draft, Spot, Table, Unknown, ask, lines_of, spot_in
 from bascule.probe.verdict import Answers, Question
@@ -23,16 +23,16 @@ async def look(view: View, question: Question, package: Package | None) -> Answe
     on_nvidia = question.gpu.startswith("sm_")
     modules = Modules(view, facts["cuda"] if on_nvidia else None)
     registered = await _registered(view, model.architectures) if model.architectures else no_architecture(question)
+    model_type = await _model_type(view, model.model_type, package)
     stand_ins = []
     if registered.yes is False:
         stand_ins = [await backend_takes(view, name, model.model_type, package) for name in model.architectures]
-    plugged = await plugins(view, NAME)
     return Answers(
         registered,
-        await _model_type(view, model.model_type, package),
+        model_type,
         stand_ins,
-        [plugged],
-        quantization=await _quantization(modules, question, plugged),
+        [] if registered.yes and model_type.yes else [await modules.plugins(NAME)],
+        quantization=await _quantization(modules, question),
         flags=await _flags(modules, question),
     )
 
@@ -137,7 +137,7 @@ def class_around(hit: Spot, source: bytes) -> str | None:
     return next((node.name for node in classes if node.lineno <= hit.line <= (node.end_lineno or 0)), None)
 
 
-async def _quantization(modules: Modules, question: Question, plugged: Answer) -> Answer | None:
+async def _quantization(modules: Modules, question: Question) -> Answer | None:
     """Whether the release has the method; some are there only on some platforms, and the GPU tells which."""
     method, facts = question.model.quantization, engine_facts(NAME)
     if method is None:
@@ -145,7 +145,7 @@ async def _quantization(modules: Modules, question: Question, plugged: Answer) -
     row, files = quantization.row_of(method, facts["quantization"]), facts["files"]["quantization"]
     table = await modules.value(files, "QUANTIZATION_METHODS")
     answer = any_of(table, row["names"], "QUANTIZATION_METHODS")
-    if answer.yes is False and plugged.yes is not False:
+    if answer.yes is False and (plugged := await modules.plugins(NAME)).yes is not False:
         return plugged
     if not answer.yes:
         return answer

@@ -7,7 +7,7 @@ from typing import Any
 
 from bascule.probe.packages import Package
 from bascule.probe.readers import arguments, flags, quantization
-from bascule.probe.readers.base import Modules, any_of, engine_facts, lookup, no_architecture, plugins, reader_of
+from bascule.probe.readers.base import Modules, any_of, engine_facts, lookup, no_architecture, reader_of
 from bascule.probe.readers.transformers import backend_takes, knows_model_type
 from bascule.probe.values import Answer, Draft, Spot, Table, Unknown, ask, lines_of
 from bascule.probe.verdict import Answers, Question
@@ -24,17 +24,17 @@ async def look(view: View, question: Question, package: Package | None) -> Answe
     table = lookup(registry, "_VLLM_MODELS")
     names = question.model.architectures
     registered = any_of(table, names) if names else no_architecture(question)
-    plugged = await plugins(view, NAME)
+    model_type = await _model_type(modules, question, package)
     stand_ins = [] if registered.yes is not False else await _stand_ins(modules, question, table, package)
     return Answers(
         registered,
-        await _model_type(modules, question, package),
+        model_type,
         stand_ins,
-        [plugged],
+        [] if registered.yes and model_type.yes else [await modules.plugins(NAME)],
         generic=_generic(registry, table, names),
         removed=_said_of(registry, "_PREVIOUSLY_SUPPORTED_MODELS", names),
         plugin=_said_of(registry, "_OOT_SUPPORTED_MODELS", names),
-        quantization=await _quantization(modules, question, plugged),
+        quantization=await _quantization(modules, question),
         flags=await _flags(modules, question),
     )
 
@@ -114,7 +114,7 @@ def config_in(model_type: str, names: Any, path: str, source: bytes) -> Answer:
     return Answer(None, (Spot(path, number, lines[number - 1].strip()),), f"{model_type} has a case of its own")
 
 
-async def _quantization(modules: Modules, question: Question, plugged: Answer) -> Answer | None:
+async def _quantization(modules: Modules, question: Question) -> Answer | None:
     """Whether the release has the method, still allows it, and takes this GPU."""
     method, facts = question.model.quantization, engine_facts(NAME)
     if method is None:
@@ -122,7 +122,7 @@ async def _quantization(modules: Modules, question: Question, plugged: Answer) -
     row, files = quantization.row_of(method, facts["quantization"]), facts["files"]
     table = await modules.value(files["quantization"], "QuantizationMethods")
     answer = any_of(table, row["names"], "QuantizationMethods")
-    if answer.yes is False and plugged.yes is not False:
+    if answer.yes is False and (plugged := await modules.plugins(NAME)).yes is not False:
         return plugged
     if not answer.yes:
         return answer
@@ -132,7 +132,8 @@ async def _quantization(modules: Modules, question: Question, plugged: Answer) -
         await _deprecated(modules, question, known[0]),
         await quantization.capability_answer(modules, files["quantization"][0], known, question.gpu),
     )
-    return next((doubt for doubt in doubts if doubt), answer)
+    worse = [doubt for doubt in doubts if doubt]
+    return next((doubt for doubt in worse if doubt.yes is False), worse[0] if worse else answer)
 
 
 async def _refused_algorithm(modules: Modules, row: Mapping[str, Any], algorithm: str) -> Answer | None:
@@ -147,12 +148,14 @@ async def _refused_algorithm(modules: Modules, row: Mapping[str, Any], algorithm
 
 
 async def _deprecated(modules: Modules, question: Question, method: str) -> Answer | None:
-    """vLLM refuses what it calls deprecated, unless a flag allows it."""
-    table = await modules.value(engine_facts(NAME)["files"]["quantization"], "DEPRECATED_QUANTIZATION_METHODS")
-    answer = ask(table, method, "DEPRECATED_QUANTIZATION_METHODS")
-    if ALLOW_DEPRECATED in flags.asked(question.candidate) or not answer.yes:
+    """vLLM refuses what it calls deprecated, unless a flag allows it; releases without such a list refuse nothing."""
+    name, files = "DEPRECATED_QUANTIZATION_METHODS", engine_facts(NAME)["files"]["quantization"]
+    if name not in await modules.names(files) or ALLOW_DEPRECATED in flags.asked(question.candidate):
         return None
-    return Answer(False, answer.seen, f"it is deprecated there, and only taken with {ALLOW_DEPRECATED}")
+    answer = ask(await modules.value(files, name), method, name)
+    if answer.yes:
+        return Answer(False, answer.seen, f"it is deprecated there, and only taken with {ALLOW_DEPRECATED}")
+    return answer if answer.yes is None else None
 
 
 async def _flags(modules: Modules, question: Question) -> dict[str, Answer]:
@@ -161,13 +164,14 @@ async def _flags(modules: Modules, question: Question) -> dict[str, Answer]:
     if not wanted:
         return {}
     files = facts["files"]
-    methods = await modules.value(files["quantization"], "QuantizationMethods")
     values = {
         "--reasoning-parser": await modules.value(files["reasoning"], "_REASONING_PARSERS_TO_REGISTER"),
         "--tool-call-parser": await modules.value(files["tools"], "_TOOL_PARSERS_TO_REGISTER"),
-        "--quantization": methods,
-        "-q": methods,
     }
+    asks_method = any(name in ("--quantization", "-q") for name in wanted)
+    if asks_method and (await modules.plugins(NAME)).yes is False:  # else a plugin may bring methods of its own
+        methods = await modules.value(files["quantization"], "QuantizationMethods")
+        values |= {"--quantization": methods, "-q": methods}
     return flags.answers(wanted, await known_flags(modules), values, facts["flags"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import re
@@ -20,6 +21,8 @@ from bascule.distribute.images.node.tarsplit import NodeTrouble
 COPY_NAME = "bascule-copy"  # in the name of every temporary reference
 DOCKER_BACK_WITHIN = 60.0  # seconds that a restarting dockerd may take
 TRIES = 3
+F_SETPIPE_SZ = 1031  # fcntl.F_SETPIPE_SZ, which Python knows from 3.10 on
+PIPE_BYTES = 1 << 20
 _LOST = re.compile(
     r"cannot connect to the docker daemon|error during connect|unexpected EOF|connection re(fused|set)"
     r"|context canceled|server is shutting down|daemon is shutting|broken pipe|transport is closing|unavailable"
@@ -53,6 +56,7 @@ class Docker:
             if feed is not None:
                 assert process.stdin
                 stdin, process.stdin = process.stdin, None  # communicate must leave it to the feeder
+                _widen(stdin)
                 threading.Thread(target=self._feed, args=(process, stdin, feed, wrong), daemon=True).start()
             out, err = process.communicate()
             self._running = None
@@ -103,6 +107,12 @@ class Docker:
         for line in self.ask("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").splitlines():
             if re.match(rf"127\.0\.0\.1:\d+/{COPY_NAME}/", line) and not line.endswith(":<none>"):
                 self.work("rmi", line)
+
+
+def _widen(pipe: IO[bytes]) -> None:
+    """Fewer turns between the two ends of a pipe; a user may be refused a wide one."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def pull(docker: Docker, relay: Relay) -> str:
