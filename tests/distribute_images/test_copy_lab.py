@@ -67,7 +67,7 @@ def test_a_target_without_python_gets_it_through_the_controller(bench: Bench) ->
         got = bench.copy("img:v1", "root@h1", "h2", "h3")
     finally:
         bench.run("h3", "umount", os.path.realpath("/usr/bin/python3"))
-    assert [received(got[name]).method for name in ("h2", "h3")] == ["pull", "stream"]
+    assert [received(got[name]).method for name in ("h2", "h3")] == ["load", "stream"]
     assert bench.layers("h3", "img:v1") == bench.layers("h1", "img:v1")
 
 

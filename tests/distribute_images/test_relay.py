@@ -17,6 +17,7 @@ import pytest
 from bascule.distribute.images.node.blobs import Blob, Spool, file_blob, rebuilt_blob
 from bascule.distribute.images.node.codecs import codecs_here
 from bascule.distribute.images.node.fetch import Fetcher, Upstream
+from bascule.distribute.images.node.ingest import trouble_of
 from bascule.distribute.images.node.relay import Relay
 from bascule.distribute.images.node.tarsplit import NodeTrouble
 
@@ -224,3 +225,17 @@ def test_docker_is_told_in_plain_http_that_there_is_no_tls(tmp_path: Path) -> No
     with socket.create_connection(("127.0.0.1", relay.port), 5) as link:
         link.sendall(b"\x16\x03\x01\x00\x05hello")
         assert link.recv(100).startswith(b"HTTP/1.0 400 ")
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("filesystem layer verification failed for digest sha256:c524fc", "docker-misread"),
+        ("failed commit on ref: unexpected commit digest sha256:1, expected sha256:2", "docker-misread"),
+        ("write /var/lib/docker: no space left on device", "disk-full"),
+        ("error during connect: EOF", "docker-gone"),
+        ("invalid tar header", "docker-failed"),
+    ],
+)
+def test_what_docker_complains_of_has_a_name(said: str, code: str) -> None:
+    assert trouble_of(said, 1).code == code

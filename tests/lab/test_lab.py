@@ -83,6 +83,13 @@ def test_each_host_is_a_machine_of_its_own(hosts):
     assert f"src 10.{NET}.1.2" in route  # the LAN, as in life: what engines advertise when nobody tells them
 
 
+def test_what_a_host_writes_at_home_is_not_on_this_machine(hosts):
+    for user, home in (("op", "/home/op"), ("root", "/root")):
+        assert ssh(hosts, f"{user}@h1", f"cd && pwd && touch {NAME}").stdout == f"{home}\n"
+        assert not Path(home, NAME).exists()
+        assert ssh(hosts, f"{user}@h2", f"ls {NAME}").returncode != 0
+
+
 def test_images_of_one_host_are_not_on_the_other(hosts):
     ssh(hosts, "h1", "mkdir -p i && echo 'FROM scratch' >i/Dockerfile && echo 'LABEL x=1' >>i/Dockerfile")
     assert ssh(hosts, "h1", "docker build -q -t here i").returncode == 0

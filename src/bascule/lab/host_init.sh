@@ -1,5 +1,5 @@
 # The first process of a lab host, in namespaces of its own: HOST_FOLDER NAME CGROUP.
-# It sees the machine's files, with its own /run, /home, /tmp and accounts, and keeps sshd and dockerd running
+# It sees the machine's files, with its own /run, /home, /root, /tmp and accounts, and keeps sshd and dockerd running
 # unless they are told to stop (a file `sshd.stopped` or `dockerd.stopped` in its folder).
 set -u
 folder=$1 name=$2 cgroup=$3
@@ -12,6 +12,7 @@ mount --bind "$folder" /run/host
 folder=/run/host  # the way to it may lead through what is covered next
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm  # engines meet there: hosts must not
 mount --bind "$folder/home" /home
+mount --bind "$folder/root" /root
 mount --bind "$folder/tmp" /tmp
 for file in passwd group shadow hosts; do mount --bind "$folder/etc/$file" "/etc/$file"; done
 hostname "$name"

@@ -6,7 +6,19 @@ import ast
 from functools import cache
 from importlib import resources
 
-PARTS = ("tarsplit", "blobs", "sources", "codecs", "relay", "fetch", "ingest", "receive", "main")  # in order of use
+# In order of use.
+PARTS = (
+    "tarsplit",
+    "blobs",
+    "sources",
+    "codecs",
+    "relay",
+    "fetch",
+    "posting",
+    "ingest",
+    "receive",
+    "main",
+)  # in order of use
 _OURS = ("bascule", "__future__")
 # Reads so many bytes of script from standard input and runs them; what follows there is for the script.
 _STARTER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv[1])), 'bascule-helper', 'exec'))"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from bascule.distribute.images.node.tarsplit import CHUNK, NodeTrouble
 
+SEND_AT_ONCE = 4 << 20  # bytes of one sendfile
 SPOOL_AGE = 7 * 86400  # seconds that what an interrupted copy left is kept
 
 

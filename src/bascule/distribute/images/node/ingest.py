@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from bascule.distribute.images.node.blobs import Blob
+from bascule.distribute.images.node.posting import Posting, daemon_socket
 from bascule.distribute.images.node.relay import Relay
 from bascule.distribute.images.node.tarsplit import NodeTrouble
 
@@ -30,7 +31,15 @@ _LOST = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+# It read a layer while its bytes were still those that an earlier copy had left wrong: they are fetched again.
+_MISREAD = re.compile(r"verification failed for digest|unexpected commit digest|digest mismatch", re.IGNORECASE)
 _DENIED = re.compile(r"permission denied.*docker\.sock", re.IGNORECASE)
+CAUSES = (
+    (_FULL, "disk-full"),
+    (_DENIED, "docker-denied"),
+    (_MISREAD, "docker-misread"),
+    (_LOST, "docker-gone"),
+)
 
 
 class Docker:
@@ -38,7 +47,7 @@ class Docker:
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
-        self._running: subprocess.Popen[bytes] | None = None
+        self._running: subprocess.Popen[bytes] | Posting | None = None
 
     def ask(self, *words: str) -> str:
         """What a short command prints. Raises NodeTrouble when it fails."""
@@ -82,12 +91,24 @@ class Docker:
             with contextlib.suppress(OSError):
                 stdin.close()
 
+    def post(self, posting: Posting, parts: list[bytes | Blob]) -> None:
+        """Load an archive without the docker command in between. Raises NodeTrouble."""
+        self._running = posting
+        try:
+            wrong = posting.load(parts)
+        except OSError as lost:
+            raise NodeTrouble("docker-gone", str(lost) or type(lost).__name__) from lost
+        finally:
+            self._running = None
+        if wrong:
+            raise trouble_of(wrong, 1)
+
     def end(self) -> None:
         """End the long call, if there is one."""
-        process = self._running
-        if process is not None:
+        running = self._running
+        if running is not None:
             with contextlib.suppress(PermissionError):  # sudo; docker ends when its input or our registry does
-                process.kill()
+                running.kill()
 
     def wait_back(self) -> None:
         """Return once dockerd answers. Raises NodeTrouble when it doesn't within DOCKER_BACK_WITHIN."""
@@ -128,12 +149,16 @@ def load(docker: Docker, token: str, config: bytes, layers: list[Blob | None]) -
     The archive is fed while its blobs still come: a wrong digest ends it before its end, and docker keeps nothing.
     """
     ref = f"127.0.0.1:1/{COPY_NAME}/{token}:copy"
-    docker.work("load", "--quiet", feed=archive(ref, config, layers))
+    parts = list(archive(ref, config, layers))
+    if path := daemon_socket(docker.words):
+        docker.post(Posting(path), parts)
+    else:
+        docker.work("load", "--quiet", feed=_flat(parts))
     return ref
 
 
-def archive(ref: str, config: bytes, layers: list[Blob | None]) -> Iterator[bytes]:
-    """A docker archive as bytes; layers that are None are named in it but left out."""
+def archive(ref: str, config: bytes, layers: list[Blob | None]) -> Iterator[bytes | Blob]:
+    """The parts of a docker archive; layers that are None are named in it but left out."""
     name = hashlib.sha256(config).hexdigest() + ".json"
     names = [f"layer-{index}/layer.tar" for index in range(len(layers))]
     manifest = json.dumps([{"Config": name, "RepoTags": [ref], "Layers": names}]).encode()
@@ -143,16 +168,25 @@ def archive(ref: str, config: bytes, layers: list[Blob | None]) -> Iterator[byte
         if blob is None:
             continue
         yield _header(path, blob.size)
-        yield from blob.read()
-        blob.wait_done()
+        yield blob
         yield _padding(blob.size)
     yield bytes(1024)
+
+
+def _flat(parts: list[bytes | Blob]) -> Iterator[bytes]:
+    """All bytes; what follows a blob comes only once its digest was right. Raises NodeTrouble."""
+    for part in parts:
+        if isinstance(part, Blob):
+            yield from part.read()
+            part.wait_done()
+        else:
+            yield part
 
 
 def trouble_of(said: str, status: int) -> NodeTrouble:
     """The named trouble in what docker said."""
     said = said.strip() or f"exit status {status}"
-    for pattern, code in ((_FULL, "disk-full"), (_DENIED, "docker-denied"), (_LOST, "docker-gone")):
+    for pattern, code in CAUSES:
         if pattern.search(said):
             return NodeTrouble(code, said)
     return NodeTrouble("docker-failed", said)

@@ -133,7 +133,7 @@ class Receiving:
             try:
                 self.ref = self._ingest()
             except NodeTrouble as trouble:
-                if self.trouble or trouble.code != "docker-gone" or turn == TRIES - 1:
+                if self.trouble or trouble.code not in ("docker-gone", "docker-misread") or turn == TRIES - 1:
                     raise
                 self._progress("waits for docker")
                 self.docker.wait_back()

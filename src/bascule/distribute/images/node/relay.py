@@ -18,14 +18,13 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
 
-from bascule.distribute.images.node.blobs import Blob
+from bascule.distribute.images.node.blobs import SEND_AT_ONCE, Blob
 from bascule.distribute.images.node.codecs import pack
 from bascule.distribute.images.node.tarsplit import CHUNK, NodeTrouble
 
 TLS_HELLO = b"\x16"  # docker asks a registry by https first, and by http once it is refused
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 GONE_AFTER = 30_000  # milliseconds that a peer may leave bytes unacknowledged
-SEND_AT_ONCE = 4 << 20  # bytes of one sendfile
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 

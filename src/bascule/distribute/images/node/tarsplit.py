@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-CHUNK = 1 << 20  # bytes that are read at once
+CHUNK = 1 << 18  # bytes that are read at once; with more, each read gets fresh pages from the kernel
 
 
 class NodeTrouble(Exception):
