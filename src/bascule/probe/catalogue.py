@@ -76,7 +76,8 @@ async def read_engines(sources: Sequence[Source], index: str | None, report: Rep
     index = index or await index_url()
     if index is None or not index.startswith(("https://", "http://")):
         seen = index or "neither PIP_INDEX_URL nor a pip that tells one"
-        raise RecipeError("package-index", "no package index to ask", seen=seen, advice="--index URL, or set PIP_INDEX_URL")
+        advice = "--index URL, or set PIP_INDEX_URL"
+        raise RecipeError("package-index", "no package index to ask", seen=seen, advice=advice)
     async with client_for() as client:
         return {source.engine: await _Reading(source, client, report).read(index) for source in sources}
 

@@ -32,7 +32,8 @@ def finding(report: Report, node: str, seen_at: datetime, prefix: str = "") -> F
     """What the pivot loop makes of a report; `prefix` stands before the sources, e.g. the name of an image."""
     formed = opinion(report)
     evidence = tuple(Evidence(node, f"{prefix}{spot.source}", seen_at, spot.text) for spot in formed.seen)
-    return Finding(Step.PROBE, formed.fate, formed.code, formed.says, evidence, advice=formed.advice, scope=formed.scope)
+    made = Finding(Step.PROBE, formed.fate, formed.code, formed.says, evidence, advice=formed.advice)
+    return replace(made, scope=formed.scope)
 
 
 async def look_in(view: View, question: Question) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -82,7 +82,9 @@ class OnNode:
 
     async def engines(self) -> tuple[str, ...]:
         """See Probed; where nothing is in the usual places, each engine is looked for everywhere."""
-        return engines_among(await find(self.runner, self.target, FOLDERS))
+        found = await find(self.runner, self.target, FOLDERS)
+        self.target = replace(self.target, roots=found)
+        return engines_among(found)
 
     async def report(self, question: Question) -> Report:
         """See Probed."""

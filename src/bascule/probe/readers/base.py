@@ -85,7 +85,7 @@ class Modules:
 
 
     async def plugins(self, engine: str) -> Answer:
-        """Whether another distribution beside the engine says that it plugs into it; asked once, and only if it matters.
+        """Whether another distribution beside the engine says that it plugs into it; asked once, when it matters.
 
         In an image it takes all layers to know that there is none.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 
 from bascule.probe.views.base import Unreadable
@@ -39,6 +39,7 @@ class Target:
     root: str  # root, sudo, or "" when it is not to be had
     top: str = ""  # the folder of overlay2
     layers: tuple[str, ...] = ()  # as short names in it, top first
+    roots: Mapping[str, str] = field(default_factory=dict)  # package -> its folder in the image, where that is known
 
     @property
     def mountable(self) -> bool:
@@ -120,7 +121,7 @@ async def copied(
     runner: Runner, target: Target, package: str, distributions: Sequence[str], paths: Sequence[str]
 ) -> AsyncIterator[FolderView | None]:
     """A view of just these paths, for a while; None when the package isn't in a usual place. Raises Unreadable."""
-    words = ("copy_out", package, " ".join(distributions), *paths)
+    words = ("copy_out", package, target.roots.get(package, ""), " ".join(distributions), *paths)
     async with _folder(runner, target, words) as view:
         yield view
 

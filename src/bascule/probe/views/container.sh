@@ -136,22 +136,27 @@ tidy() {
   find "$folder" -type l \( -lname '/*' -o -lname '*..*' \) -delete
 }
 
-# copy_out DOCKER KIND ID PACKAGE DISTRIBUTIONS PATH...: paths beside the package, in a new folder that is printed
-# first; then the package and its folder there. PATHs may be folders; DISTRIBUTIONS are the names of its METADATA.
+# copy_out DOCKER KIND ID PACKAGE ROOT DISTRIBUTIONS PATH...: paths beside the package, in a new folder that is printed
+# first; then the package and its folder there. ROOT is where it is, or empty; PATHs may be folders; DISTRIBUTIONS are
+# the names of its METADATA.
 copy_out() {
-  with_container "$1" "$2" "$3"; package=$4 names=$5; shift 5
-  root=$(roots "$package" | head -n 1); root=${root#* }
+  with_container "$1" "$2" "$3"; package=$4 root=$5 names=$6; shift 6
+  if [ -z "$root" ]; then root=$(roots "$package" | head -n 1); root=${root#* }; fi
   [ -n "$root" ] || { keep ""; return; }
-  for path in "$@"; do take "$root/$path"; done
   for module in "$package" transformers; do
-    for path in "$module/_version.py" "$module/version.py" "$module/__init__.py"; do take "$root/$path"; done
+    set -- "$@" "$module/_version.py" "$module/version.py" "$module/__init__.py"
+  done
+  for path in "$@"; do take "$root/$path" & done
+  wait
+  for module in "$package" transformers; do
     version=$(cat "$folder$root/$module/"*version.py "$folder$root/$module/__init__.py" 2>/dev/null |
       sed -n "s/^__version__.*=[^'\"]*['\"]\([^'\"]*\)['\"].*/\1/p" | head -n 1)
     for name in $(echo "$names" | tr - _) "$module"; do
-      [ -z "$version" ] || take "$root/$name-$version.dist-info/METADATA"
-      [ "$version" = "${version%%+*}" ] || take "$root/$name-${version%%+*}.dist-info/METADATA"
+      [ -z "$version" ] || take "$root/$name-$version.dist-info/METADATA" &
+      [ "$version" = "${version%%+*}" ] || take "$root/$name-${version%%+*}.dist-info/METADATA" &
     done
   done
+  wait
   tidy
   keep "$package $folder$root"
 }
