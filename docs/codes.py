@@ -1,4 +1,4 @@
-"""Every finding code and error code in the source, read from its syntax trees and from failures.toml."""
+"""Every finding code and error code in the source, read from its syntax trees and from the catalogues beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from pathlib import Path
 FORWARDED = ("code", "id")  # `finding.code`, `failure.id`: said elsewhere already
 
 
-_STAGES = {"readers": "probe", "kernels": "probe", "images": "distribute", "weights": "distribute"}  # packages within a stage
+# Packages within a stage.
+_STAGES = {
+    "readers": "probe",
+    "kernels": "probe",
+    "images": "distribute",
+    "weights": "distribute",
+    "failures": "watch",
+}
 
 
 # What the pivot loop makes of the probe's words.
@@ -63,7 +70,7 @@ def uses(package: Path) -> list[Use]:
     shared = _shared_takers(modules)
     constants = {name: value for module in modules for name, value in module.constants.items()}
     found = {use for module in modules for use in _of_module(module, shared, constants, package)}
-    for path in (*package.rglob("failures.toml"), *package.rglob("troubles.toml")):
+    for path in (*package.rglob("failures/*.toml"), *package.rglob("troubles.toml")):
         found |= set(_of_catalogue(path, package))
     return sorted(found)
 
@@ -215,8 +222,10 @@ def _fate(call: ast.Call) -> str | None:
 
 def _of_catalogue(path: Path, package: Path) -> Iterator[Use]:
     raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    for row in raw.get("failure") or raw["trouble"]:
+    for row in (*raw.get("failure", ()), *raw.get("trouble", ())):
+        if row.get("class") == "benign":
+            continue  # never the code of a finding
         fate = row["fate"] + (" (this candidate only)" if row.get("scope") == "candidate" else "")
-        what = "a consequence, never acted on" if row.get("cascade") else fate
+        what = "a consequence, never acted on" if row.get("class") == "cascade" else fate
         stage = _STAGES.get(path.parent.name, path.parent.name)
         yield Use(row["id"], stage, what, path.relative_to(package).as_posix())

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that repeat what the source says: recipe.md, commands.md and the index of findings.
+"""Writes the pages of docs/ that repeat what the source says: recipe.md, commands.md, the index of findings, failures.
 
 `python docs/generate.py` writes them anew, `--check` names those that are stale and fails.
 """
@@ -16,6 +16,7 @@ from typing import Any
 from codes import Use, uses
 from cyclopts import App
 from cyclopts.argument import Argument
+from failures_page import STAMP, failures_page
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -28,7 +29,6 @@ from bascule.recipe.schema import Recipe
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = Path(bascule.__file__).parent
-STAMP = "<!-- Written by docs/generate.py; change {} and run `make docs`. -->"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -62,6 +62,7 @@ def pages(docs: Path, package: Path) -> dict[Path, str]:
         docs / "commands.md": commands_page(app),
         **headed,
         docs / "findings" / "README.md": findings_page(found, headed),
+        docs / "findings" / "failures.md": failures_page(package),
     }
 
 
@@ -260,8 +261,8 @@ def _value(argument: Argument) -> str:
 
 
 def finding_pages(docs: Path) -> list[Path]:
-    """The pages of docs/findings, without its index."""
-    return sorted(path for path in (docs / "findings").glob("*.md") if path.name != "README.md")
+    """The pages of docs/findings, without its index and the catalogue of failures."""
+    return sorted(path for path in (docs / "findings").glob("*.md") if path.name not in ("README.md", "failures.md"))
 
 
 def with_places(path: Path, found: Sequence[Use]) -> str:
@@ -284,11 +285,14 @@ def findings_page(found: Sequence[Use], texts: Mapping[Path, str]) -> str:
         "# Findings and errors\n",
         STAMP.format("the source or a page of this folder") + "\n",
         "A finding is an opinion about a candidate that rests on evidence; its fate says what follows, see\n"
-        "[how it decides](../how-it-decides.md). An error ends the command. Each code has a page.\n",
+        "[how it decides](../how-it-decides.md). An error ends the command. Each code has a page, and what engines,\n"
+        "docker and the kernel die of is told in [the catalogue of failures](failures.md), too.\n",
     ]
     for title, rows in groups.items():
         parts += [f"## {title}\n", "| code | where | means |\n|---|---|---|"]
         for code, places in rows.items():
+            if code not in summaries:
+                continue  # a failure that is told in the catalogue alone
             where = "; ".join(dict.fromkeys(map(str, places)))
             parts.append(f"| [{code}]({code}.md) | {where} | {summaries.get(code, '')} |")
         parts.append("")

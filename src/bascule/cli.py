@@ -13,9 +13,11 @@ from cyclopts import App, CycloptsError, Parameter
 from bascule import __version__
 from bascule.catalog import app as catalog
 from bascule.copying import app as copy
+from bascule.diagnosing import app as diagnose
 from bascule.errors import BasculeError, RecipeError
 from bascule.lab.commands import app as lab
 from bascule.probing.commands import app as probe
+from bascule.replaying import app as replay
 from bascule.show.plain import JsonLines, out, print_json, say, tell_error
 
 USAGE, INTERRUPTED = 2, 130
@@ -291,6 +293,8 @@ def init(path: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("bas
 
 app.command(probe)
 app.command(copy)
+app.command(diagnose)
+app.command(replay)
 app.command(catalog)
 app.command(lab)
 

@@ -28,7 +28,13 @@ from bascule.probe.image import probe_image
 from bascule.remote.connect import Runners
 from bascule.remote.tunnel import tunnel
 from bascule.verify.run import verify
+from bascule.watch.budgets import Facts
 from bascule.watch.follow import Follower, Rank, how_it_ended
+from bascule.watch.ledger import cache_folders
+from bascule.watch.sampler import Watched
+from bascule.watch.sockets import Seat
+from bascule.watch.stall import Judgement
+from bascule.watch.vigil import Vigil
 
 
 @dataclass
@@ -125,7 +131,11 @@ class Bound:
         self.follower = self._follow(candidate)
         names = [ranks.rank_name_of(self._current, self.generation, rank) for rank in self._current.ranks]
         self.follower.begin(names)
-        return await self.follower.until_ready()
+        vigil = self.follower.vigil = self._vigil(candidate, names)
+        try:
+            return await self.follower.until_ready()
+        finally:
+            await vigil.close()
 
     async def verify(self, candidate: Candidate) -> Finding:
         """Ask for right answers, while the ranks are still watched: a rank that dies ends it at once."""
@@ -197,6 +207,23 @@ class Bound:
         def on_end(rank: Rank) -> None:
             self.note("rank-ended", rank=rank.number, node=rank.node, how=how_it_ended(rank))
 
+        def on_verdict(judgement: Judgement) -> None:
+            self.note("standing", verdict=judgement.verdict, rank=judgement.rank, says=judgement.says)
+
         places = [place_of(node) for node in nodes_of(candidate, list(self.nodes.values()))]
         lore = ENGINES[candidate.engine].lore
-        return Follower(lore, places, look_at, self._evidence(), on_phase, on_end, self.on_look)
+        return Follower(lore, places, look_at, self._evidence(), on_phase, on_end, self.on_look, on_verdict)
+
+    def _vigil(self, candidate: Candidate, names: Sequence[str]) -> Vigil:
+        """What moves on the nodes of this start, beside its logs."""
+        kind = candidate.artefact.kind
+        watched, seats = [], []
+        for rank, name in zip(self._current.ranks, names, strict=True):
+            node = self.nodes[rank.node]
+            place = place_of(node)
+            caches = cache_folders(rank.env)
+            watched.append(Watched(rank.rank, node.name, name, kind, place.interface, caches))
+            seats.append(Seat(rank.rank, node.name, place.address, node.facts.addresses))
+        share = self.model.bytes / len(watched) if self.model.bytes else None
+        host_ip = ENGINES[candidate.engine].lore.host_ip
+        return Vigil(watched, seats, self.nodes, self.runners, self._evidence(), host_ip, Facts(bytes_to_load=share))

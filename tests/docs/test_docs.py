@@ -44,8 +44,13 @@ def _is_option(argument):
 
 
 def every_code_has_a_page(root):
-    pages = {path.stem for path in finding_pages(root / "docs")}
+    """Its own, or a part of the catalogue of failures."""
+    pages = {path.stem for path in finding_pages(root / "docs")} | _failures_told(root)
     return sorted({use.code for use in uses(root / "src/bascule")} - pages)
+
+
+def _failures_told(root):
+    return set(re.findall(r"^## (\S+)$", (root / "docs/findings/failures.md").read_text(), re.MULTILINE))
 
 
 def every_page_has_a_code(root):
@@ -209,7 +214,10 @@ NEW_FINDING = '\n\nNEW = "brand-new"\n\n\ndef f(at):\n    return Finding(Step.WA
 NEW_OUTCOME = (
     '\n\ndef f(ok):\n    code = "right-answer" if ok else "brand-new"\n    return Outcome(Fate.OK, code, "says")\n'
 )
-NEW_FAILURE = '\n[[failure]]\nid = "brand-new"\nsignature = "x"\nfate = "again"\nsays = "x"\nsource = "x"\n'
+NEW_FAILURE = (
+    '\n[[failure]]\nid = "brand-new"\nphase = "import"\nclass = "crash"\nsignature = "xxxx"\nfate = "again"\n'
+    'cause = "x"\nsource = "x"\nproof = "run"\nsamples = ["xxxx"]\n'
+)
 
 FAULTS = (
     (every_command_and_option, cut("docs/commands.md", "^## bascule why.*?(?=^## )"), "command why"),
@@ -219,7 +227,7 @@ FAULTS = (
     (every_code_has_a_page, add("src/bascule/recipe/load.py", NEW_ERROR), "brand-new"),
     (every_code_has_a_page, add("src/bascule/watch/follow.py", NEW_FINDING), "brand-new"),
     (every_code_has_a_page, add("src/bascule/verify/probes.py", NEW_OUTCOME), "brand-new"),
-    (every_code_has_a_page, add("src/bascule/watch/failures.toml", NEW_FAILURE), "brand-new"),
+    (every_code_has_a_page, add("src/bascule/watch/failures/vllm.toml", NEW_FAILURE), "brand-new"),
     (every_page_has_a_code, put("docs/findings/long-gone.md", "# long-gone\n"), "long-gone"),
     (pages_are_complete, cut("docs/findings/usage.md", r"\*\*You:\*\*"), "usage.md"),
     (pages_are_complete, add("docs/findings/usage.md", "more\n" * 12), "usage.md"),
@@ -232,7 +240,7 @@ FAULTS = (
     (nothing_is_stale, cut("docs/commands.md", "^- `--port NUMBER`[^\n]*\n"), "commands.md"),
     (nothing_is_stale, cut("docs/findings/README.md", r"^\| \[usage\][^\n]*\n"), "README.md"),
     (nothing_is_stale, cut("docs/findings/usage.md", "exit 2"), "usage.md"),
-    (nothing_is_stale, add("src/bascule/watch/failures.toml", NEW_FAILURE), "README.md"),
+    (nothing_is_stale, add("src/bascule/watch/failures/vllm.toml", NEW_FAILURE), "failures.md"),
     (links_lead_somewhere, add("docs/tutorial.md", "[x](nowhere.md)\n"), "tutorial.md: nowhere.md"),
     (links_lead_somewhere, add("docs/tutorial.md", "[x](recipe.md#nothing)\n"), "tutorial.md: recipe.md#nothing"),
     (commands_can_be_parsed, add("docs/tutorial.md", "\n```sh\n$ bascule up x.yaml --nodes a\n```\n"), "--nodes"),

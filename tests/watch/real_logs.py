@@ -14,15 +14,17 @@ LOGS = Path(__file__).parents[1] / "logs"
 BEGAN = datetime(2026, 11, 30, tzinfo=UTC)
 PLACES = (Place("a", "10.0.0.1", "eth0"), Place("b", "10.0.0.2", "eth1"))
 
+_GPU = "import config rendezvous collective queue joined weights loaded"
+_CPU = "import config rendezvous queue joined weights loaded profile"
 HEALTHY = {  # log -> the phases it goes through
-    "vllm/vllm-0.32-tp2-ok.r0": "import config rendezvous joined weights warm-up http ready",
-    "vllm/vllm-0.32-tp2-ok.r1": "import config rendezvous joined weights warm-up",
-    "shared/vllm-0.24-gpu-ok.r0": "import config rendezvous joined weights warm-up http ready",
-    "shared/vllm-0.24-gpu-ok.r1": "import config rendezvous joined warm-up",
-    "shared/sglang-0.5.15-ok.r0": "import config rendezvous joined weights warm-up ready",
-    "shared/sglang-0.5.15-ok.r1": "import config rendezvous joined weights warm-up",
-    "llamacpp/llamacpp-ok": "weights ready",
-    "transformers/transformers-serve-ok": "import weights ready",
+    "vllm/vllm-0.32-tp2-ok.r0": f"{_CPU} http ready",
+    "vllm/vllm-0.32-tp2-ok.r1": _CPU,
+    "shared/vllm-0.24-gpu-ok.r0": f"{_GPU} compile profile warm-up graphs http ready",
+    "shared/vllm-0.24-gpu-ok.r1": f"{_GPU} compile profile warm-up graphs",
+    "shared/sglang-0.5.15-ok.r0": f"{_GPU} http ready",
+    "shared/sglang-0.5.15-ok.r1": _GPU,
+    "llamacpp/llamacpp-ok": "weights loaded ready",
+    "transformers/transformers-serve-ok": "import weights http ready",
 }
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bascule.core.layout import Place
 from bascule.core.nouns import Fate, Finding, Setting, Step
-from bascule.watch.diagnose import catalogue, diagnose
+from bascule.watch.catalogue import catalogue
+from bascule.watch.diagnose import diagnose
 from watch.real_logs import BEGAN, HEALTHY, LOGS, PLACES, read, said
 
 DIED = "rank 0 on a ended with status 1"
 SAMPLES = {  # failure -> logs that end in it
     "gloo-interface-missing": ["vllm/vllm-0.32-gloo-eth9.r1"],
+    "fp8-block-tp": ["shared/vllm-0.24-fp8-block.r0", "shared/vllm-0.24-fp8-block.r1"],
+    "clients-missing": ["shared/vllm-0.32-alone.r0"],
+    "kv-layouts-differ": ["shared/vllm-0.32-pp2-layouts.r0"],
+    "rpc-timeout": ["shared/vllm-0.32-cable-cut.r0"],
+    "gloo-1800s": ["shared/vllm-0.32-cable-cut.r1"],
     "architecture-unsupported": ["shared/vllm-0.32-unknown-architecture"],
     "model-type-unknown": ["shared/vllm-0.32-unknown-type", "shared/vllm-0.16-unknown-type"],
     "heads-not-divisible": ["shared/vllm-0.32-tp3"],
@@ -23,45 +31,19 @@ SAMPLES = {  # failure -> logs that end in it
     "unknown-flag": ["shared/vllm-0.32-unknown-flag"],
 }
 PAIRS = [(failure, log) for failure, logs in SAMPLES.items() for log in logs]
-UNKNOWN = {  # failures without a rule -> the line that tells most
-    "shared/vllm-0.24-fp8-block.r0": "ValueError: Weight input_size_per_partition = 576 is not divisible by",
-    "shared/vllm-0.24-fp8-block.r1": "ValueError: Weight input_size_per_partition = 576 is not divisible by",
-    "shared/vllm-0.32-alone.r0": "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients.",
-    "shared/vllm-0.32-pp2-layouts.r0": "AssertionError: Workers disagree on supported KV cache layouts",
-    "shared/vllm-0.32-cable-cut.r0": "TimeoutError",
-    "shared/vllm-0.32-cable-cut.r1": "unbound_buffer.cc:78] Timed out waiting 60000ms for recv operation to complete",
-}
+SILENT = ["shared/sglang-0.5.15-hang.r0", "shared/sglang-0.5.15-hang.r1", "vllm/vllm-0.32-gloo-eth9.r0"]
 
 
-def fired(lines: list[str], *, cascades: bool = False) -> set[str]:
-    known = [failure for failure in catalogue() if cascades or not failure.cascade]
-    return {failure.id for failure in known for line in lines if failure.signature.search(line)}
-
-
-def test_every_known_failure_has_a_real_log() -> None:
-    assert set(SAMPLES) == {failure.id for failure in catalogue() if not failure.cascade}
-    assert all(failure.source and failure.says for failure in catalogue())
-
-
-@pytest.mark.parametrize(("failure", "log"), PAIRS)
-def test_a_failure_is_known_by_its_own_log_and_by_no_other(failure: str, log: str) -> None:
-    assert fired(read(log)) == {failure}
-
-
-@pytest.mark.parametrize("log", [*HEALTHY, *UNKNOWN, "shared/healthy-lines.txt", "shared/sglang-0.5.15-hang.r0"])
-def test_no_rule_fires_on_a_log_that_it_is_not_about(log: str) -> None:
-    assert fired(read(log)) == set()
-
-
-def test_healthy_lines_are_not_even_consequences() -> None:
-    assert fired(read("shared/healthy-lines.txt"), cascades=True) == set()
-    assert fired(read("shared/vllm-0.24-gpu-ok.r1"), cascades=True) == {"peer-gone"}, "it was shut down at the end"
+@pytest.mark.parametrize("log", [*HEALTHY, *SILENT])
+def test_no_failure_is_named_where_nobody_said_one(log: str) -> None:
+    finding = diagnose(said(read(log)), DIED, PLACES)
+    assert (finding.code, finding.fate) == ("rank-died", Fate.UNKNOWN)
+    assert finding.says.startswith(f"{DIED}: ")
 
 
 def test_every_log_here_is_used() -> None:
-    used = {*HEALTHY, *UNKNOWN, *(log for _, log in PAIRS)}
-    shared = {f"shared/{path.stem}" for path in (LOGS / "shared").glob("*.log")}
-    assert shared - used == {"shared/sglang-0.5.15-hang.r0", "shared/sglang-0.5.15-hang.r1"}
+    used = {*HEALTHY, *SILENT, *(log for _, log in PAIRS)}
+    assert {f"shared/{path.stem}" for path in (LOGS / "shared").glob("*.log")} <= used
 
 
 @pytest.mark.parametrize(("failure", "log"), PAIRS)
@@ -82,19 +64,24 @@ def test_a_known_failure_is_named_and_quotes_its_line(failure: str, log: str) ->
         ("shared/vllm-0.32-tp3", "4 attention heads can't be divided over 3 ranks"),
         ("shared/torch-2.13-rendezvous-port-taken", "port 29533 for the rendezvous is taken on a"),
         ("shared/vllm-0.32-unknown-flag", "the engine does not know --no-such-flag 1 --other"),
-        ("llamacpp/llamacpp-cut-gguf", "the engine can't load /models/cut.gguf"),
+        ("shared/vllm-0.24-fp8-block.r0", "Block-FP8 checkpoint: a per-rank shard is smaller than the 128-wide scale"),
+        (
+            "llamacpp/llamacpp-cut-gguf",
+            "the engine can't load the model: tensor 'blk.0.ffn_gate_exps.weight' data is not",
+        ),
     ],
 )
 def test_a_known_failure_says_what_it_is_about(log: str, says: str) -> None:
-    assert diagnose(said(read(log)), DIED, PLACES).says == says
+    assert diagnose(said(read(log)), DIED, PLACES).says.startswith(says)
 
 
-@pytest.mark.parametrize(("log", "words"), UNKNOWN.items())
-def test_an_unknown_failure_gets_no_name_but_its_first_error_is_quoted(log: str, words: str) -> None:
-    finding = diagnose(said(read(log)), DIED, PLACES)
+def test_an_unknown_failure_gets_no_name_but_its_first_error_is_quoted() -> None:
+    finding = diagnose(said(["INFO one", "ValueError: the moon is full", "RuntimeError: and then this"]), DIED, PLACES)
     assert (finding.fate, finding.code) == (Fate.UNKNOWN, "rank-died")
-    assert finding.says.startswith(f"{DIED}: ")
-    assert words in finding.evidence[0].excerpt
+    assert (finding.says, finding.evidence[0].excerpt) == (
+        f"{DIED}: ValueError: the moon is full",
+        "ValueError: the moon is full",
+    )
 
 
 def test_a_rank_that_dies_without_an_error_quotes_its_last_words() -> None:
@@ -116,20 +103,28 @@ GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer
 CONSEQUENCES = [
     GONE,
     "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above).",
+    "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}",
+    "Exception: WorkerProc initialization failed due to an exception in a background process.",
+    "torch.distributed.DistBackendError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    "[2026-01-01 00:00:00] Received sigquit from a child process. It usually means the child failed.",
+]
+WEAK = [  # they name what happened, but not where something stronger was said
     "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
     "ERROR [multiproc_executor.py:315] Worker proc VllmWorker-0 died unexpectedly, shutting down executor.",
-    "torch.distributed.DistBackendError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
     "TimeoutError: RPC call to execute_model timed out.",
+    "RuntimeError: Application timeout caused pair closure",
 ]
 
 
 def test_the_first_error_of_all_ranks_wins() -> None:
     first_a, then_b = said([MEMORY], [GLOO])
-    assert diagnose([first_a, then_b], DIED, PLACES).code == "out-of-memory"
-    assert diagnose([then_b, first_a], DIED, PLACES).code == "gloo-interface-missing"
+    for lines in ([first_a, then_b], [then_b, first_a]):
+        assert diagnose(lines, DIED, PLACES).code == "out-of-memory"
+    first_b, then_a = replace(then_b, at=first_a.at), replace(first_a, at=then_b.at)
+    assert diagnose([first_b, then_a], DIED, PLACES).code == "gloo-interface-missing"
 
 
-@pytest.mark.parametrize("consequence", CONSEQUENCES)
+@pytest.mark.parametrize("consequence", [*CONSEQUENCES, *WEAK])
 def test_a_consequence_is_never_taken_for_the_cause(consequence: str) -> None:
     lines = said([consequence], ["INFO still here", "ValueError: the real cause"])
     finding = diagnose(lines, DIED, PLACES)

@@ -35,10 +35,10 @@ def test_only_the_head_is_ever_ready(log: str) -> None:
         ("vllm/vllm-0.32-gloo-eth9.r0", "rendezvous"),
         ("vllm/vllm-0.32-gloo-eth9.r1", "rendezvous"),
         ("shared/vllm-0.32-alone.r0", "rendezvous"),
-        ("shared/sglang-0.5.15-hang.r0", "joined"),
-        ("shared/sglang-0.5.15-hang.r1", "rendezvous"),
+        ("shared/sglang-0.5.15-hang.r0", "queue"),
+        ("shared/sglang-0.5.15-hang.r1", "queue"),
         ("shared/vllm-0.24-fp8-block.r0", "weights"),
-        ("shared/vllm-0.32-pp2-layouts.r0", "warm-up"),
+        ("shared/vllm-0.32-pp2-layouts.r0", "loaded"),
         ("shared/vllm-0.32-port-taken", "config"),
         ("llamacpp/llamacpp-cut-gguf", "weights"),
     ],
@@ -60,7 +60,7 @@ def test_phases_never_go_back() -> None:
 
 def test_a_blank_line_is_no_sign_of_life() -> None:
     spoke = advance(at("weights"), "INFO something", now=5)
-    assert (spoke.last_line, spoke.last_line_at, spoke.since) == ("INFO something", 5, 0)
+    assert (spoke.last_line, spoke.last_line_at, spoke.spoke_at, spoke.since) == ("INFO something", 5, 5, 0)
     assert advance(spoke, "  ", now=9) == spoke
 
 
@@ -78,4 +78,4 @@ def test_what_is_known_of_an_engine_is_complete(engine: str) -> None:
     names = [phase.name for phase in (first, *rest)]
     assert (first.begins, rest[-1].name, len(set(names))) == (None, READY, len(names))
     assert all(phase.begins for phase in rest)
-    assert all(phase.within_s > 0 for phase in (first, *rest[:-1]))
+    assert all(phase.within_s > 0 and phase.next for phase in (first, *rest[:-1]))

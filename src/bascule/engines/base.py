@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Protocol
+from typing import Any, Protocol
 
 from bascule.core.layout import Place, Start
 from bascule.core.nouns import Endpoint, RankPlan, Setting
@@ -23,6 +23,12 @@ class Phase:
     name: str
     begins: re.Pattern[str] | None  # None: begins with the process
     within_s: float
+    next: str = ""  # the step that comes next in the normal order, in words
+    progress: re.Pattern[str] | None = None  # groups `percent`, or `done` and `all`: how far a bar of this phase is
+    waits: bool = False  # only the peers can move it on: CPU time proves nothing here
+    head_only: bool = False  # only the head goes through it
+    quiet_s: float = 0.0  # how long it may show no movement at all and still be well
+    spin_s: float = 600.0  # how long CPU time alone may move, with memory flat, before it is called spinning
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,7 @@ class Lore:
     packages: tuple[str, ...]  # names of the distribution on a package index
     aliases: Mapping[str, str]  # short spelling of a flag -> the one we use
     phases: tuple[Phase, ...]
+    host_ip: str = ""  # the variable that says which address its own queues advertise; "" = there is none
 
 
 class Engine(Protocol):
@@ -63,11 +70,8 @@ def read_lore(name: str) -> Lore:
     """The facts of an engine, from lore/NAME.toml."""
     text = resources.files("bascule.engines").joinpath(f"lore/{name}.toml").read_text()
     raw = tomllib.loads(text)
-    phases = tuple(
-        Phase(row["name"], re.compile(row["begins"]) if row.get("begins") else None, row["within_s"])
-        for row in raw["phases"]
-    )
-    return Lore(name, raw["source"], tuple(raw["packages"]), raw.get("aliases", {}), phases)
+    phases = tuple(_phase(row) for row in raw["phases"])
+    return Lore(name, raw["source"], tuple(raw["packages"]), raw.get("aliases", {}), phases, raw.get("host_ip", ""))
 
 
 def settings_from_words(words: Sequence[str], lore: Lore) -> tuple[Setting, ...]:
@@ -111,6 +115,11 @@ def python_of(start: Start) -> str:
     """The interpreter of a candidate: of its Python environment, or the one that its image finds."""
     artefact = start.candidate.artefact
     return f"{artefact.ref}/bin/python" if artefact.kind == "venv" else "python3"
+
+
+def _phase(row: Mapping[str, Any]) -> Phase:
+    patterns = {key: re.compile(row[key]) for key in ("begins", "progress") if key in row}
+    return Phase(**{"begins": None, **row, **patterns})
 
 
 def _merged(defaults: Mapping[str, str | None], settings: Iterable[Setting], kind: str, node: str) -> dict[str, str]:

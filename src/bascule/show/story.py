@@ -209,6 +209,12 @@ def _ended(story: Narrator, event: Event) -> Iterator[Say]:
         yield Say("ended", f"exit {event.data['status']} after {(event.at - story.began).total_seconds():.1f} s")
 
 
+def _standing(story: Narrator, event: Event) -> Iterator[Say]:
+    """What a start does that prints nothing: still well when it is slow, not any more when it stands still."""
+    verdict, says = event.data["verdict"], event.data["says"]
+    yield Say("  slow", f"{says}   (fine)", "dim") if verdict == "SLOW" else Say(f"  {verdict.lower()}", says, "bad")
+
+
 def _evidence(finding: Plain) -> Iterator[Say]:
     for seen in finding["evidence"]:
         at = datetime.fromisoformat(seen["seen_at"]).astimezone()
@@ -243,6 +249,7 @@ _TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "copied": _copied,
     "launch": _launch,
     "phase": _phase,
+    "standing": _standing,
     "rank-ended": _rank_ended,
     "finding": _finding,
     "stopped": _stopped,

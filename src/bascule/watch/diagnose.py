@@ -1,25 +1,24 @@
-"""What a failed start died of: the first error that is no consequence, across all ranks by time (pure)."""
+"""What a failed start died of, as the finding that the policy acts on (pure but for the time of an empty log)."""
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from importlib import resources
-from typing import Any, Literal
+from itertools import islice
+from typing import Literal
 
 from bascule.core.layout import Place
 from bascule.core.nouns import Evidence, Fate, Finding, Setting, Step
+from bascule.engines.base import read_lore
+from bascule.watch.catalogue import Failure, fill
+from bascule.watch.judge import HANGS, HEALTHY, SLOW, STOPPED, Diagnosis, judge
+from bascule.watch.scan import Scan, guess_engine
+from bascule.watch.told import Told
 
 EXCERPT = 400  # characters of a line that are quoted
-
-# The line that ends a traceback, or that an engine itself marks as an error.
-_RAISED = re.compile(r"(?:^|\s)(?:[a-z_]+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::|$)|Value error, ")
-_MARKED = re.compile(r"(?<!\w)(?:ERROR|CRITICAL|FATAL|Fatal Python error|Segmentation fault|Killed)(?!\w)|error: ")
-_BENIGN = re.compile(r"UserWarning|FutureWarning|DeprecationWarning|PackageNotFoundError.*ignored|\braise [A-Z]\w*")
+BEGINNING = 1000  # lines in which it is looked whose log it is
+_SILENT = (HEALTHY, STOPPED, HANGS, SLOW, "degraded")  # nobody said an error: the last words are all there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,99 +31,68 @@ class LogLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A known way to fail."""
-
-    id: str
-    signature: re.Pattern[str]
-    fate: Fate
-    says: str
-    source: str
-    cascade: bool = False
-    advice: str = ""
-    change: Mapping[str, str] | None = None
-    scope: Literal["artefact", "candidate"] = "artefact"
-
-
-@cache
-def catalogue() -> tuple[Failure, ...]:
-    """The known failures, from failures.toml; order matters when a line matches two."""
-    raw = tomllib.loads(resources.files("bascule.watch").joinpath("failures.toml").read_text())
-    return tuple(_failure(row) for row in raw["failure"])
-
-
 def diagnose(lines: Sequence[LogLine], died: str, places: Sequence[Place]) -> Finding:
     """The Finding about a start that ended; `died` says what was seen of the processes themselves."""
-    if known := _first_known(lines):
-        return _finding(*known, places)
-    line = _first_error(lines) or next((line for line in reversed(lines) if line.text.strip()), None)
+    diagnosis = judge([_told(rank, own) for rank, own in _by_rank(lines)])
+    line = _line_of(lines, diagnosis) if diagnosis.kind not in _SILENT else None
+    if line and diagnosis.failure and not diagnosis.failure.cascade:
+        return _finding(diagnosis.failure, diagnosis, line, places)
+    line = line or next((line for line in reversed(lines) if line.text.strip()), None)
     if line is None:
-        when = datetime.now().astimezone()
-        evidence = Evidence("", "state of the ranks", when, died)
+        evidence = Evidence("", "state of the ranks", datetime.now().astimezone(), died)
         return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", f"{died}, without a word", (evidence,))
     return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", f"{died}: {_short(line.text)}", (_evidence(line),))
 
 
-def _first_known(lines: Sequence[LogLine]) -> tuple[Failure, LogLine, re.Match[str]] | None:
+def _by_rank(lines: Sequence[LogLine]) -> Iterator[tuple[int, list[LogLine]]]:
+    for rank in sorted({line.rank for line in lines}):
+        yield rank, [line for line in lines if line.rank == rank]
+
+
+def _told(rank: int, lines: Sequence[LogLine]) -> Told:
+    engine = guess_engine(line.text for line in islice(lines, BEGINNING))
+    scan = Scan(str(rank), engine, read_lore(engine).phases if engine else ())
     for line in lines:
-        for failure in catalogue():
-            match = failure.signature.search(line.text)
-            if match:
-                if failure.cascade:
-                    break
-                return failure, line, match
-    return None
+        scan.line(line.text, line.at.timestamp())
+    return scan.told()
 
 
-def _first_error(lines: Sequence[LogLine]) -> LogLine | None:
-    for pattern in (_RAISED, _MARKED):
-        for line in lines:
-            if pattern.search(line.text) and not _BENIGN.search(line.text) and not _is_cascade(line.text):
-                return line
-    return None
+def _line_of(lines: Sequence[LogLine], diagnosis: Diagnosis) -> LogLine | None:
+    """The line as it was seen; a rank's lines are numbered from 1."""
+    primary = diagnosis.primary
+    if primary is None:
+        return None
+    own = (line for line in lines if str(line.rank) == primary.file)
+    return next(islice(own, primary.line - 1, None), None)
 
 
-def _is_cascade(text: str) -> bool:
-    return any(failure.cascade and failure.signature.search(text) for failure in catalogue())
-
-
-def _finding(failure: Failure, line: LogLine, match: re.Match[str], places: Sequence[Place]) -> Finding:
+def _finding(failure: Failure, diagnosis: Diagnosis, line: LogLine, places: Sequence[Place]) -> Finding:
     place = next((place for place in places if place.node == line.node), None)
     words = {
+        **diagnosis.groups,
         "node": line.node,
         "interface": (place and place.interface) or "",
         "address": place.address if place else "",
-        **{key: value for key, value in match.groupdict().items() if value},
+        "head": places[0].address if places else "",
     }
-    change = _change(failure, words, line.node)
+    change = _change(failure, words, line.node) if failure.fate is Fate.ADJUST else None
     fate = failure.fate if failure.fate is not Fate.ADJUST or change else Fate.UNKNOWN
-    return Finding(
-        Step.WATCH,
-        fate,
-        failure.id,
-        failure.says.format_map(words),
-        (_evidence(line),),
-        change,
-        failure.advice.format_map(words),
-        failure.scope,
-    )
+    says = fill(failure.says, words) if failure.says else failure.cause.partition(". ")[0].rstrip(".")
+    advice = "" if change else "; else ".join(remedy.told(words) for remedy in failure.remedies[:2])
+    return Finding(Step.WATCH, fate, failure.id, says, (_evidence(line),), change, advice, failure.scope)
 
 
 def _change(failure: Failure, words: Mapping[str, str], node: str) -> Setting | None:
-    """The one setting to change, on the node where the line was seen; None when a fact for it is missing."""
-    if failure.change is None:
+    """The one setting to change; None when the first remedy is none, or a fact for it is missing."""
+    remedy = next(iter(failure.remedies), None)
+    if remedy is None or not remedy.is_a_setting:
         return None
-    value = failure.change["value"].format_map(words)
-    return Setting(_kind(failure.change["kind"]), failure.change["name"], value, node) if value else None
-
-
-def _failure(row: dict[str, Any]) -> Failure:
-    return Failure(**{**row, "signature": re.compile(row["signature"]), "fate": Fate(row["fate"])})
-
-
-def _kind(text: str) -> Literal["env", "flag"]:
-    return "env" if text == "env" else "flag"
+    kind: Literal["env", "flag"] = "env" if remedy.kind == "env" else "flag"
+    where = node if remedy.node == "affected" else None
+    if remedy.unset:
+        return Setting(kind, remedy.name, None, where)
+    value = fill(remedy.value or "", words)
+    return Setting(kind, remedy.name, value, where) if value or not remedy.value else None
 
 
 def _evidence(line: LogLine) -> Evidence:

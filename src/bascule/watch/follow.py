@@ -13,11 +13,16 @@ from bascule.core.layout import Place
 from bascule.core.nouns import Evidence, Fate, Finding, Glimpse, Step
 from bascule.engines.base import Lore
 from bascule.errors import NodeUnreachable
+from bascule.watch.budgets import Facts, within_s
 from bascule.watch.diagnose import LogLine, diagnose
 from bascule.watch.phases import Progress, advance, begin
+from bascule.watch.stall import Judgement
+from bascule.watch.standing import Standing, Verdict
+from bascule.watch.vigil import Vigil
 
 LOOK_EVERY = 1.0  # seconds; a dead rank is to be seen within 5
 PATIENCE = 60.0  # seconds a node may be out of reach before the run is given up; its ranks may well go on
+TELL_SLOW = 30.0  # seconds without a new line after which it is told what moves
 LAST_WORDS = 3.0  # seconds to wait for the other ranks' logs after one died
 
 
@@ -38,6 +43,8 @@ class Rank:
     cursor: str = ""
     out_of_memory: bool = False
     rest: bytes = b""
+    log_bytes: int = 0
+    standing: Standing | None = None  # what its counters say; None until they were read
 
 
 @dataclass
@@ -51,9 +58,12 @@ class Follower:
     on_phase: Callable[[Rank], None]
     on_end: Callable[[Rank], None]
     on_look: Callable[[Sequence[Rank]], None]
+    on_verdict: Callable[[Judgement], None] = lambda _: None
+    vigil: Vigil | None = None  # None: only the logs are watched
     ranks: list[Rank] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
     lost_since: dict[str, float] = field(default_factory=dict)  # nodes that don't answer
+    told: tuple[object, ...] = ()  # the last verdict
 
     def begin(self, names: Sequence[str]) -> None:
         """Take up these ranks, in rank order, from the start of their logs."""
@@ -73,8 +83,8 @@ class Follower:
                 return await self._died()
             if self.ranks[0].progress.is_ready:
                 return self._ready()
-            if late := self._late():
-                return late
+            if stuck := await self._stuck():
+                return stuck
             await asyncio.sleep(LOOK_EVERY)
 
     async def until_death(self) -> Finding:
@@ -114,6 +124,7 @@ class Follower:
     def _take(self, rank: Rank, gained: bytes) -> None:
         if not gained:
             return
+        rank.log_bytes += len(gained)
         with (self.folder / f"rank{rank.number}.log").open("ab") as log:
             log.write(gained)
         *whole, rank.rest = (rank.rest + gained).replace(b"\r", b"\n").split(b"\n")
@@ -141,11 +152,37 @@ class Follower:
         seen = Evidence(head.node, "log of rank 0", datetime.now(UTC), head.progress.last_line.strip()[:200])
         return Finding(Step.WATCH, Fate.OK, "engine-up", "the engine says that it serves", (seen,))
 
+    async def _stuck(self) -> Finding | None:
+        """A start that stands still; one that moves may take its time, one that can't be seen has its phases' time."""
+        if self.vigil is None:
+            return self._late()
+        await self.vigil.look({rank.number: rank.log_bytes for rank in self.ranks})
+        alive: dict[int, bool | None] = {rank.number: rank.alive for rank in self.ranks}
+        judgement = self.vigil.judge({rank.number: rank.progress for rank in self.ranks}, alive)
+        for rank, standing in zip(self.ranks, judgement.ranks, strict=True):
+            rank.standing = standing
+        self._tell(judgement)
+        if judgement.verdict in (Verdict.STALLED, Verdict.SPINNING):
+            return await self.vigil.finding(judgement)
+        return self._late() if judgement.verdict is Verdict.UNKNOWN else None
+
+    def _tell(self, judgement: Judgement) -> None:
+        """Hand on what is new: another verdict, or another phase of the rank that it hangs on."""
+        told = (judgement.verdict, judgement.rank, judgement.phase)
+        silent = time.monotonic() - max(rank.progress.last_line_at for rank in self.ranks)
+        if judgement.verdict in (Verdict.PROGRESSING, Verdict.READY, Verdict.DEAD):
+            self.told = ()
+        elif silent > TELL_SLOW or judgement.verdict is not Verdict.SLOW:
+            if told != self.told:
+                self.on_verdict(judgement)
+            self.told = told
+
     def _late(self) -> Finding | None:
         now = time.monotonic()
         for rank in self.ranks:
-            if rank.progress.late_by(now) > 0:
-                progress = rank.progress
+            progress = rank.progress
+            facts = self.vigil.facts if self.vigil else Facts()
+            if now - progress.since > within_s(progress.now, facts) and not progress.is_ready:
                 says = (
                     f"rank {rank.number} on {rank.node} is in `{progress.phase}` for {now - progress.since:.0f} s, "
                     f"no new line for {now - progress.last_line_at:.0f} s"

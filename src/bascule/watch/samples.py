@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 # Counters only grow while a rank lives; gauges go up and down. Names are columns of the CSV that evidence keeps.
 COUNTERS = ("log_bytes", "cpu_s", "read_bytes", "written_bytes", "net_rx_bytes", "net_tx_bytes", "rdma_bytes")
-GAUGES = ("memory_bytes", "gpu_bytes", "gpu_percent", "gpu_watts", "cache_bytes", "processes", "compilers")
+GAUGES = ("memory_bytes", "gpu_bytes", "gpu_percent", "gpu_watts", "cache_bytes", "processes", "compilers", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
