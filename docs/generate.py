@@ -235,7 +235,7 @@ def _usage(argument: Argument) -> str:
         return f"[{option_names(argument)[0]}{_value(argument)}]"
     word = argument.name.lstrip("-").upper()
     if argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL:
-        return f"[-- {word}...]"
+        return f"[-- {word}...]" if word.endswith("FLAGS") else f"[{word}...]"
     return word if argument.required else f"[{word}]"
 
 

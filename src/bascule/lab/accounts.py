@@ -29,10 +29,13 @@ def furnish(lab: Lab, host: Host) -> None:
     for name in ("etc", "home", "tmp", "docker"):
         (folder / name).mkdir(parents=True)
     (folder / "tmp").chmod(0o1777)
-    (folder / "root").mkdir(mode=0o700)
+    for name in ("root", "root.work"):
+        (folder / name).mkdir(mode=0o700)
     _write_accounts(folder / "etc")
     names = [f"{each.address('lan')} {each.name}\n" for each in lab.hosts]
     (folder / "etc/hosts").write_text("".join(["127.0.0.1 localhost\n", *names]))
+    for name in (".bashrc", ".profile", ".bash_profile"):  # what a login runs on this machine is none of the host's
+        (folder / "root" / name).touch()
     for user, uid in USERS.items():
         home = folder / "home" / user
         home.mkdir()

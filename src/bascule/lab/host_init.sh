@@ -12,7 +12,8 @@ mount --bind "$folder" /run/host
 folder=/run/host  # the way to it may lead through what is covered next
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm  # engines meet there: hosts must not
 mount --bind "$folder/home" /home
-mount --bind "$folder/root" /root
+# Root sees the machine's files here too, an interpreter perhaps; what it writes stays in the host's folder.
+mount -t overlay overlay -o "lowerdir=/root,upperdir=$folder/root,workdir=$folder/root.work" /root
 mount --bind "$folder/tmp" /tmp
 for file in passwd group shadow hosts; do mount --bind "$folder/etc/$file" "/etc/$file"; done
 hostname "$name"

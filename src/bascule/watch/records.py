@@ -121,7 +121,7 @@ class _Block:
             self.state = _At.CHAIN
         elif text.startswith(_TRACE) or (_RAISED.match(text) and not text[0].isspace()):
             return False
-        elif text.strip() and not self.bare:
+        elif text.strip() and self.head.where:
             self._says(number, text)  # every line has the prefix: all are of one message
         elif text.strip() and text[0].isspace():
             self._says(number, text)
@@ -160,7 +160,11 @@ class Folder:
         block = self._open.get(key)
         if block is not None:
             block.bare = head.is_bare if block.bare is None else block.bare
-            if block.bare == head.is_bare and _same_place(block, head) and block.takes(number, head):
+            if (
+                block.bare == head.is_bare
+                and head.where == ("" if block.bare else block.head.where)
+                and block.takes(number, head)
+            ):
                 return []
         if block is not None and (block.bare == head.is_bare or block.state is not _At.FRAMES):
             return [self._open.pop(key).record(), *self._begin(key, number, head)]
@@ -194,7 +198,12 @@ class Folder:
             self._loose = head.process
             return done
         done = [title] if title else []
-        if record and (record.kind is not Kind.LINE or "Exception ignored in" in head.text):
+        if record.kind is Kind.RAISED and head.process not in self._open:
+            said = Line(number, head.text)
+            self._open[head.process] = _Block(head, number, bare=head.is_bare, state=_At.SAID, said=[said])
+            self._loose = head.process
+            return done
+        if record.kind is not Kind.LINE or "Exception ignored in" in head.text:
             if len(self._titles) >= OPEN_AT_ONCE:
                 done.append(self._titles.pop(next(iter(self._titles)))[1])
             self._titles[head.process] = (number, record)
@@ -208,10 +217,6 @@ def fold(lines: Sequence[tuple[int, str]]) -> Iterator[Record]:
     for number, raw in lines:
         yield from folder.feed(number, raw)
     yield from folder.close()
-
-
-def _same_place(block: _Block, head: Head) -> bool:
-    return block.bare or not block.head.where or head.where == block.head.where
 
 
 def _is_title(title: Record, at: int, number: int, head: Head) -> bool:

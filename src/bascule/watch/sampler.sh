@@ -125,7 +125,7 @@ look() {
       for (more = 1; more; ) {
         more = 0
         for (i = 1; i <= count; i++)
-          if (0 && parent[seen[i]] in of) { of[seen[i]] = of[parent[seen[i]]]; more = 1 }
+          if (!(seen[i] in of) && parent[seen[i]] in of) { of[seen[i]] = of[parent[seen[i]]]; more = 1 }
       }
       for (i = 1; i <= count; i++) {
         pid = seen[i]
