@@ -208,7 +208,7 @@ def logs(
 
 @app.command
 def why(
-    run: int | None = None, *, evidence: Annotated[bool, Parameter(negative="")] = False, json: Json = False
+    run: int | None = None, *, evidence: Flag = False, archive: Path | None = None, json: Json = False
 ) -> int:
     """Tell the story of a run: every candidate, verdict, evidence, change and time.
 
@@ -217,12 +217,14 @@ def why(
     run
         The number of the run; left out: the newest.
     evidence
-        Also list the files that were kept: logs and raw answers.
+        Also list the files that were kept: logs, counters, stacks, sockets, raw answers.
+    archive
+        Pack them into this file (.tar.gz) for a bug report, with hosts, addresses, users and tokens masked.
     json
         Print all events for programs.
     """
     from bascule.journal import Journal
-    from bascule.operate.report import evidence_files, find_run
+    from bascule.operate.report import evidence_files, find_run, pack_evidence
     from bascule.show.tables import story_lines
 
     journal = Journal()
@@ -235,6 +237,8 @@ def why(
     out("\n".join(story_lines(events)))
     if evidence:
         out("\n".join(str(path) for path in files) or "no evidence files")
+    if archive:
+        out(f"packed into {pack_evidence(journal, number, archive)}")
     return 0
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from bascule.errors import RecipeError
 from bascule.journal import Journal
+from bascule.watch.archive import pack
 
 
 def find_run(journal: Journal, run: int | None) -> int:
@@ -22,3 +24,10 @@ def find_run(journal: Journal, run: int | None) -> int:
 def evidence_files(journal: Journal, run: int) -> list[Path]:
     """Logs and raw answers of a run."""
     return sorted(path for path in journal.evidence_dir(run).rglob("*") if path.is_file())
+
+
+def pack_evidence(journal: Journal, run: int, out: Path) -> Path:
+    """All that was kept of a run as one masked archive. Raises BasculeError."""
+    told: list[dict[str, Any]] = next((event.data["nodes"] for event in journal.events(run) if event.kind == "nodes"), [])
+    hosts = {str(node[key]) for node in told for key in ("name", "host") if node.get(key) not in (None, "local")}
+    return pack(journal.evidence_dir(run), out, hosts)

@@ -22,7 +22,7 @@ def conclude(lines: Sequence[Line], lore: Lore, diagnosis: Diagnosis, ranks: Seq
     `diagnosis` is that of the same lines, and counts ranks by their place in `ranks`.
     """
     if not lines:
-        return Judgement(Verdict.UNKNOWN, None, "", 0.0, (), "there is no line", "")
+        return Judgement(Verdict.UNKNOWN, None, "", 0.0, (), says="there is no line", next_step="")
     start = _Start(lore)
     for line in lines:
         if start.takes(line):

@@ -22,6 +22,7 @@ from bascule.watch.samples_csv import to_csv
 from bascule.watch.sockets import Seat, Unreachable, unreachable
 from bascule.watch.stall import Judgement, judge
 from bascule.watch.standing import Verdict
+from bascule.watch.steady import SteadyRunner
 
 SOCKETS_FROM = 90.0  # seconds before the verdict of which sockets are looked at
 
@@ -38,6 +39,7 @@ class Vigil:
     host_ip: str  # the variable that tells an engine which address to advertise; "" = it has none
     facts: Facts = field(default_factory=Facts)
     _samplers: dict[str, Sampler] = field(default_factory=dict)
+    _shells: dict[str, SteadyRunner] = field(default_factory=dict)
     _histories: dict[int, History] = field(default_factory=dict)
     _next: float = 0.0
 
@@ -78,7 +80,10 @@ class Vigil:
         """End what is read in the background."""
         for sampler in self._samplers.values():
             await sampler.close()
+        for shell in self._shells.values():
+            await shell.close()
         self._samplers.clear()
+        self._shells.clear()
 
     def _by_node(self) -> dict[str, list[Watched]]:
         found: dict[str, list[Watched]] = {}
@@ -90,7 +95,8 @@ class Vigil:
         if name not in self._samplers:
             peers = [seat.address for seat in self.seats if seat.node != name]
             node = self.nodes[name]
-            self._samplers[name] = Sampler(self.runners[name], node, self._by_node()[name], peers)
+            self._shells[name] = SteadyRunner(node)
+            self._samplers[name] = Sampler(self._shells[name], node, self._by_node()[name], peers)
         try:
             return await self._samplers[name].look()
         except BasculeError:
