@@ -207,9 +207,7 @@ def logs(
 
 
 @app.command
-def why(
-    run: int | None = None, *, evidence: Flag = False, archive: Path | None = None, json: Json = False
-) -> int:
+def why(run: int | None = None, *, evidence: Flag = False, archive: Path | None = None, json: Json = False) -> int:
     """Tell the story of a run: every candidate, verdict, evidence, change and time.
 
     Parameters

@@ -76,7 +76,8 @@ class Drill:
         return subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=300, check=False).stdout
 
     def events(self) -> list[dict]:
-        return json.loads(self.run("why", "--json"))["events"]
+        told = self.run("why", "--json")
+        return json.loads(told)["events"] if told else []  # there is no run yet
 
     def wait_for(self, phase: str, rank: int) -> None:
         """Until a rank is in a phase."""

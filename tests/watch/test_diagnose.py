@@ -9,7 +9,7 @@ import pytest
 from bascule.core.layout import Place
 from bascule.core.nouns import Fate, Finding, Setting, Step
 from bascule.watch.catalogue import catalogue
-from bascule.watch.diagnose import diagnose
+from bascule.watch.diagnose import diagnose, diagnose_silence
 from watch.real_logs import BEGAN, HEALTHY, LOGS, PLACES, read, said
 
 DIED = "rank 0 on a ended with status 1"
@@ -175,3 +175,16 @@ def test_a_long_line_is_cut_and_keeps_its_time() -> None:
 def test_warnings_and_lines_of_code_are_not_quoted_as_the_error(noise: str) -> None:
     finding = diagnose(said([noise, "KeyError: 'the error itself'"]), DIED, PLACES)
     assert finding.evidence[0].excerpt == "KeyError: 'the error itself'"
+
+
+def test_a_proven_standstill_has_the_name_that_the_catalogue_has_for_where_it_stopped() -> None:
+    lines = [*said(read("shared/sglang-0.5.15-hang.r0")), *said(read("shared/sglang-0.5.15-hang.r1"))]
+    finding = diagnose_silence(lines, PLACES)
+    assert finding is not None
+    assert (finding.code, finding.fate) == ("sglang-zmq-wrong-ip", Fate.ADJUST)
+    assert finding.change is not None and finding.change.name == "SGLANG_HOST_IP"
+
+
+@pytest.mark.parametrize("log", HEALTHY)
+def test_a_standstill_that_nobody_knows_has_no_name(log: str) -> None:
+    assert diagnose_silence(said(read(log)), PLACES) is None

@@ -28,6 +28,7 @@ def evidence_files(journal: Journal, run: int) -> list[Path]:
 
 def pack_evidence(journal: Journal, run: int, out: Path) -> Path:
     """All that was kept of a run as one masked archive. Raises BasculeError."""
-    told: list[dict[str, Any]] = next((event.data["nodes"] for event in journal.events(run) if event.kind == "nodes"), [])
+    nodes = (event.data["nodes"] for event in journal.events(run) if event.kind == "nodes")
+    told: list[dict[str, Any]] = next(nodes, [])
     hosts = {str(node[key]) for node in told for key in ("name", "host") if node.get(key) not in (None, "local")}
     return pack(journal.evidence_dir(run), out, hosts)

@@ -44,6 +44,15 @@ def diagnose(lines: Sequence[LogLine], died: str, places: Sequence[Place]) -> Fi
     return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", f"{died}: {_short(line.text)}", (_evidence(line),))
 
 
+def diagnose_silence(lines: Sequence[LogLine], places: Sequence[Place]) -> Finding | None:
+    """What a start that is proven to stand still is known to hang of, by where its logs stopped; None: not known."""
+    diagnosis = judge([_told(rank, own) for rank, own in _by_rank(lines)])
+    line = _line_of(lines, diagnosis)
+    if line is None or diagnosis.failure is None or diagnosis.failure.cascade:
+        return None
+    return _finding(diagnosis.failure, diagnosis, line, places)
+
+
 def _by_rank(lines: Sequence[LogLine]) -> Iterator[tuple[int, list[LogLine]]]:
     for rank in sorted({line.rank for line in lines}):
         yield rank, [line for line in lines if line.rank == rank]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from bascule.core.nouns import Evidence, Fate, Finding, Glimpse, Step
 from bascule.engines.base import Lore
 from bascule.errors import NodeUnreachable
 from bascule.watch.budgets import Facts, within_s
-from bascule.watch.diagnose import LogLine, diagnose
+from bascule.watch.diagnose import LogLine, diagnose, diagnose_silence
 from bascule.watch.phases import Progress, advance, begin
 from bascule.watch.stall import Judgement
 from bascule.watch.standing import Standing, Verdict
@@ -163,8 +163,15 @@ class Follower:
             rank.standing = standing
         self._tell(judgement)
         if judgement.verdict in (Verdict.STALLED, Verdict.SPINNING):
-            return await self.vigil.finding(judgement)
+            return self._named(await self.vigil.finding(judgement))
         return self._late() if judgement.verdict is Verdict.UNKNOWN else None
+
+    def _named(self, finding: Finding) -> Finding:
+        """A standstill under the name that the catalogue has for it, with what was counted beside what was said."""
+        if finding.code == "address-unreachable":  # proven from the sockets
+            return finding
+        known = diagnose_silence(self.lines, self.places)
+        return replace(known, evidence=(*known.evidence, *finding.evidence)) if known else finding
 
     def _tell(self, judgement: Judgement) -> None:
         """Hand on what is new: another verdict, or another phase of the rank that it hangs on."""
