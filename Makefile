@@ -63,7 +63,10 @@ bench-weights: install  ## weights between two lab hosts against rsync and ssh c
 bench-probe: engines  ## what the probe of an image, an environment, a wheel and a registry takes (root, docker)
 	@$(BIN)/python benchmarks/probe.py
 
+bench-watch: engines  ## how soon a stalled or dead rank is told, false alarms, and what looking costs
+	@$(BIN)/python benchmarks/watch.py
+
 clean:  ## remove what was installed into the checkout
 	rm -rf $(VENV) .engines
 
-.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup bench-copy bench-weights bench-probe clean
+.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup bench-copy bench-weights bench-probe bench-watch clean
