@@ -29,7 +29,7 @@ class Planned:
 
 async def plan(request: Request, journal: Journal, note: Callable[..., None]) -> list[Planned]:
     """Read everything, start nothing: candidates in the order in which they would be tried."""
-    known = await look_around(request, note)
+    known = await look_around(request, journal, note)
     stages = bind(known, request, journal, 0, lambda _: None, note)
     attempts = await stages.assess()
     return [await _planned(stages, attempt) for attempt in attempts]

@@ -29,6 +29,7 @@ from bascule.remote.connect import Runners
 from bascule.remote.tunnel import tunnel
 from bascule.verify.run import verify
 from bascule.watch.budgets import Facts
+from bascule.watch.catalogue import Failure
 from bascule.watch.follow import Follower, Rank, how_it_ended
 from bascule.watch.ledger import cache_folders
 from bascule.watch.sampler import Watched
@@ -210,9 +211,13 @@ class Bound:
         def on_verdict(judgement: Judgement) -> None:
             self.note("standing", verdict=judgement.verdict, rank=judgement.rank, says=judgement.says)
 
+        def on_weakness(failure: Failure) -> None:
+            remedies = [remedy.told({}) for remedy in failure.remedies]
+            self.note("degraded", id=failure.id, cause=failure.cause, remedies=remedies)
+
         places = [place_of(node) for node in nodes_of(candidate, list(self.nodes.values()))]
-        lore = ENGINES[candidate.engine].lore
-        return Follower(lore, places, look_at, self._evidence(), on_phase, on_end, self.on_look, on_verdict)
+        lore, folder = ENGINES[candidate.engine].lore, self._evidence()
+        return Follower(lore, places, look_at, folder, on_phase, on_end, self.on_look, on_verdict, on_weakness)
 
     def _vigil(self, candidate: Candidate, names: Sequence[str]) -> Vigil:
         """What moves on the nodes of this start, beside its logs."""

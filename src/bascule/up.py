@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bascule.benchmark.quick import quick
 from bascule.core.nouns import Attempt, Candidate, Fate, Model, Node, Serve, Step, Verdict
@@ -16,6 +16,7 @@ from bascule.journal import Journal
 from bascule.launch import start as ranks
 from bascule.launch.plan import Wanted
 from bascule.operate.lock import service_lock
+from bascule.operate.memory import what_helped
 from bascule.operate.services import reach
 from bascule.pivot import pivot
 from bascule.recipe.schema import Recipe
@@ -64,7 +65,7 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
         return status
 
 
-async def look_around(request: Request, note: Callable[..., None]) -> Known:
+async def look_around(request: Request, journal: Journal, note: Callable[..., None]) -> Known:
     """Everything that can be known without starting anything. Raises NodeUnreachable, ModelError, RecipeError."""
     recipe = request.recipe
     nodes, runners, unreachable = await reach([Node(n.name, n.host, n.address, n.run_dir) for n in recipe.nodes])
@@ -75,7 +76,19 @@ async def look_around(request: Request, note: Callable[..., None]) -> Known:
     note("model", model=model)
     candidates = await _candidates(request, model, nodes, runners)
     note("candidates", candidates=candidates, budget=recipe.budget)
-    return Known(tuple(nodes), runners, model, candidates)
+    informed = tuple(_with_what_helped(candidate, nodes, journal, note) for candidate in candidates)
+    return Known(tuple(nodes), runners, model, informed)
+
+
+def _with_what_helped(
+    candidate: Candidate, nodes: Sequence[Node], journal: Journal, note: Callable[..., None]
+) -> Candidate:
+    """The candidate with the changes that it needed last time, so that it need not fail first."""
+    helped = what_helped(journal, candidate, nodes)
+    if helped is None:
+        return candidate
+    note("remembered", candidate=candidate, changes=[str(change) for change in helped.changes], run=helped.run)
+    return replace(candidate, changes=helped.changes)
 
 
 def wanted_of(recipe: Recipe) -> Wanted:
@@ -105,7 +118,7 @@ async def _serve(request: Request, journal: Journal, run: int, on_look: Callable
     def note(kind: str, **data: object) -> None:
         journal.record(run, kind, **data)
 
-    known = await look_around(request, note)
+    known = await look_around(request, journal, note)
     stages = bind(known, request, journal, run, on_look, note)
     try:
         verdict, attempts = await pivot(stages)

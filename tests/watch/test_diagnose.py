@@ -9,7 +9,7 @@ import pytest
 from bascule.core.layout import Place
 from bascule.core.nouns import Fate, Finding, Setting, Step
 from bascule.watch.catalogue import catalogue
-from bascule.watch.diagnose import diagnose, diagnose_silence
+from bascule.watch.diagnose import diagnose, diagnose_silence, weaknesses
 from watch.real_logs import BEGAN, HEALTHY, LOGS, PLACES, read, said
 
 DIED = "rank 0 on a ended with status 1"
@@ -188,3 +188,11 @@ def test_a_proven_standstill_has_the_name_that_the_catalogue_has_for_where_it_st
 @pytest.mark.parametrize("log", HEALTHY)
 def test_a_standstill_that_nobody_knows_has_no_name(log: str) -> None:
     assert diagnose_silence(said(read(log)), PLACES) is None
+
+
+def test_what_came_up_worse_than_it_could_is_told_and_what_came_up_well_is_not() -> None:
+    well = said(read("vllm/vllm-0.32-tp2-ok.r0"))
+    assert weaknesses(well) == ()
+    line = next(one.samples[0] for one in catalogue() if one.id == "nccl-ib-open-failed")
+    worse = [*well[:3], replace(well[3], text=line), *well[3:]]
+    assert [one.id for one in weaknesses(worse)] == ["nccl-ib-open-failed"]

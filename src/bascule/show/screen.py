@@ -14,6 +14,7 @@ from bascule.journal import Event
 from bascule.show.story import Narrator, Say
 from bascule.watch.follow import Rank
 
+SILENT = 10.0  # seconds without a new line after which it is shown what moves instead
 HEARTBEAT = 30.0  # seconds between signs of life where there is no terminal
 TONES = {"good": "green", "bad": "red", "dim": "dim", "strong": "bold", "": ""}
 
@@ -69,14 +70,26 @@ def _table(ranks: Sequence[Rank]) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for rank in ranks:
         progress, now = rank.progress, time.monotonic()
-        line = progress.last_line.strip()[-100:]
-        table.add_row("  now", rank.node, progress.phase, f"{now - progress.since:.0f} s", Text(line, style="dim"))
+        silent = now - progress.last_line_at > SILENT
+        text = rank.standing.says if silent and rank.standing else progress.last_line.strip()[-100:]
+        for_s = f"{now - progress.since:.0f} s"
+        table.add_row("  now", rank.node, progress.phase, _bar(progress.fraction), for_s, Text(text, style="dim"))
     return table
+
+
+def _bar(fraction: float | None, width: int = 16) -> str:
+    """How far the phase is, where its log tells; else nothing."""
+    if fraction is None:
+        return ""
+    full = round(max(0.0, min(1.0, fraction)) * width)
+    return f"{'━' * full}{'─' * (width - full)} {fraction:4.0%}"
 
 
 def _doing(rank: Rank) -> str:
     now, progress = time.monotonic(), rank.progress
+    done = f" {progress.fraction:.0%}" if progress.fraction is not None else ""
+    moves = f"; {rank.standing.says}" if rank.standing else ""
     return (
-        f"{rank.node}  rank {rank.number}  {progress.phase} for {now - progress.since:.0f} s, "
-        f"last line {now - progress.last_line_at:.0f} s ago"
+        f"{rank.node}  rank {rank.number}  {progress.phase}{done} for {now - progress.since:.0f} s, "
+        f"last line {now - progress.last_line_at:.0f} s ago{moves}"
     )

@@ -92,6 +92,11 @@ def _probed(story: Narrator, event: Event) -> Iterator[Say]:
         yield from _evidence(finding)
 
 
+def _remembered(story: Narrator, event: Event) -> Iterator[Say]:
+    changes, name = ", ".join(event.data["changes"]), event.data["candidate"]["name"]
+    yield Say("known", f"{name} served with {changes} in run {event.data['run']}: used from the start", "strong")
+
+
 def _try(story: Narrator, event: Event) -> Iterator[Say]:
     candidate = event.data["candidate"]
     story.starts += 1
@@ -215,6 +220,12 @@ def _standing(story: Narrator, event: Event) -> Iterator[Say]:
     yield Say("  slow", f"{says}   (fine)", "dim") if verdict == "SLOW" else Say(f"  {verdict.lower()}", says, "bad")
 
 
+def _degraded(story: Narrator, event: Event) -> Iterator[Say]:
+    """It serves, and could serve better."""
+    yield Say("  degraded", f"{event.data['id']}: {event.data['cause'].partition('. ')[0].rstrip('.')}", "bad")
+    yield from (Say("    try", text, "dim") for text in event.data["remedies"][:2])
+
+
 def _evidence(finding: Plain) -> Iterator[Say]:
     for seen in finding["evidence"]:
         at = datetime.fromisoformat(seen["seen_at"]).astimezone()
@@ -244,12 +255,14 @@ _TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "model": _model,
     "candidates": _candidates,
     "probed": _probed,
+    "remembered": _remembered,
     "try": _try,
     "copying": _copying,
     "copied": _copied,
     "launch": _launch,
     "phase": _phase,
     "standing": _standing,
+    "degraded": _degraded,
     "rank-ended": _rank_ended,
     "finding": _finding,
     "stopped": _stopped,

@@ -53,6 +53,11 @@ def diagnose_silence(lines: Sequence[LogLine], places: Sequence[Place]) -> Findi
     return _finding(diagnosis.failure, diagnosis, line, places)
 
 
+def weaknesses(lines: Sequence[LogLine]) -> tuple[Failure, ...]:
+    """What works in a start that came up, but worse than it could, as sockets where there is RDMA."""
+    return judge([_told(rank, own) for rank, own in _by_rank(lines)]).degraded
+
+
 def _by_rank(lines: Sequence[LogLine]) -> Iterator[tuple[int, list[LogLine]]]:
     for rank in sorted({line.rank for line in lines}):
         yield rank, [line for line in lines if line.rank == rank]

@@ -14,7 +14,8 @@ from bascule.core.nouns import Evidence, Fate, Finding, Glimpse, Step
 from bascule.engines.base import Lore
 from bascule.errors import NodeUnreachable
 from bascule.watch.budgets import Facts, within_s
-from bascule.watch.diagnose import LogLine, diagnose, diagnose_silence
+from bascule.watch.catalogue import Failure
+from bascule.watch.diagnose import LogLine, diagnose, diagnose_silence, weaknesses
 from bascule.watch.phases import Progress, advance, begin
 from bascule.watch.stall import Judgement
 from bascule.watch.standing import Standing, Verdict
@@ -59,6 +60,7 @@ class Follower:
     on_end: Callable[[Rank], None]
     on_look: Callable[[Sequence[Rank]], None]
     on_verdict: Callable[[Judgement], None] = lambda _: None
+    on_weakness: Callable[[Failure], None] = lambda _: None
     vigil: Vigil | None = None  # None: only the logs are watched
     ranks: list[Rank] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
@@ -82,6 +84,8 @@ class Follower:
             if any(not rank.alive for rank in self.ranks):
                 return await self._died()
             if self.ranks[0].progress.is_ready:
+                for weakness in weaknesses(self.lines):
+                    self.on_weakness(weakness)
                 return self._ready()
             if stuck := await self._stuck():
                 return stuck
