@@ -68,7 +68,8 @@ def judge(logs: Sequence[Told], sockets: Mapping[int, Sequence[Socket]] | None =
         cause = lost.trouble.failure.cause if lost.trouble.failure else ""
         return _diagnosis(logs, lost, "cascade", f"a consequence, and its cause is not in these logs. {cause}")
     if _is_healthy(logs):
-        seen = {one.failure.id: one.failure for told in logs for one in told.degraded if one.failure}
+        every = [one.failure for told in logs for one in (*told.degraded, *told.troubles) if one.failure]
+        seen = {one.id: one for one in every if one.kind == "degraded"}
         return Diagnosis(
             HEALTHY, "it came up, and no error was said", cascades=_cascades(logs), degraded=tuple(seen.values())
         )
