@@ -38,7 +38,7 @@ class Asked:
     platform
         Which image of several in a registry, such as linux/arm64.
     insecure
-        Speak http with the registry.
+        Speak http with the registry; one on this machine is asked so anyway.
     run
         At the end, also import the engine's own registry: in an image without network, GPU, capabilities or a
         writable root.

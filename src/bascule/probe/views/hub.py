@@ -61,7 +61,8 @@ class Hub:
 
     def __init__(self, reference: Reference, access: Access, meter: Meter) -> None:
         self.reference, self.access, self.meter = reference, access, meter
-        self.scheme = "http" if access.insecure else "https"
+        self.insecure = access.insecure or _is_here(reference.host)
+        self.scheme = "http" if self.insecure else "https"
         self.base = f"{self.scheme}://{reference.host}/v2/{reference.repository}"
         self._login = ""  # the Authorization header; never shown
 
@@ -137,7 +138,7 @@ class Hub:
         fields = dict(re.findall(r'(\w+)="([^"]*)"', rest[:4096]))
         if kind.lower() != "bearer" or "realm" not in fields:
             raise Unreadable(str(self.reference), f"the registry {SAYS[401]}")
-        if not fields["realm"].startswith("https://") and not self.access.insecure:
+        if not fields["realm"].startswith("https://") and not self.insecure:
             raise Unreadable(str(self.reference), "the registry wants a login over a connection that isn't encrypted")
         asks = {"service": fields.get("service", ""), "scope": f"repository:{self.reference.repository}:pull"}
         headers = {"Authorization": f"Basic {account}"} if account else {}
@@ -191,3 +192,9 @@ def account_of(path: Path, names: tuple[str, ...]) -> str:
         return auth if b":" in base64.b64decode(auth, validate=True) else ""
     except (OSError, ValueError, RecursionError, binascii.Error):
         return ""
+
+
+def _is_here(host: str) -> bool:
+    """A registry on this machine, which docker reaches by http as well."""
+    name = host.rpartition(":")[0] or host
+    return name == "localhost" or name.startswith("127.") or name == "[::1]"
