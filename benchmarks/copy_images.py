@@ -70,9 +70,10 @@ def all_cases(lab: CopyLab, rounds: int, head: str) -> dict[str, float]:
         if rate:
             once = median(run.sent for run in full)
             found["resume_bytes_ratio"] = round(resumed(lab, head) / once, 3)
-            four, one_by_one = many(lab, head)
-            found["targets4_head_bytes_ratio"] = round(four.sent / once, 3)
-            found["targets4_time_ratio_vs_baseline"] = round(four.seconds / one_by_one.seconds, 3)
+            four, one_by_one = zip(*(many(lab, head) for _ in range(rounds)), strict=True)
+            found["targets4_head_bytes_ratio"] = round(median(run.sent for run in four) / once, 3)
+            times = [run.seconds for run in four], [run.seconds for run in one_by_one]
+            found["targets4_time_ratio_vs_baseline"] = ratio(*times)
     return found
 
 

@@ -45,8 +45,17 @@ def wanted(site: Path) -> list[Path]:
         ("llamacpp", "llamacpp", "xllamacpp", NOBODY),
     ],
 )
-@pytest.mark.parametrize("way", ["wheel", "flat", "flat gzip"])
+@pytest.mark.parametrize("way", ["wheel", "flat"])
 def test_real_engines(tmp_path, engine, folder, package, model, way):
+    same_as_a_folder(tmp_path, (engine, folder, package, model), way)
+
+
+def test_a_packed_archive_of_a_real_engine(tmp_path):
+    same_as_a_folder(tmp_path, ("vllm", "vllm-0.14.0", "vllm", Q35_TEXT), "flat gzip")
+
+
+def same_as_a_folder(tmp_path, case, way):
+    engine, folder, package, model = case
     site = place_of(folder)
     files = [file for file in wanted(site) if file.is_file() and (package == "xllamacpp" or file.suffix != ".so")]
     archive = tmp_path / "archive"

@@ -167,7 +167,8 @@ class Follower:
             rank.standing = standing
         self._tell(judgement)
         if judgement.verdict in (Verdict.STALLED, Verdict.SPINNING):
-            return self._named(await self.vigil.finding(judgement))
+            finding = await self.vigil.finding(judgement)
+            return finding if any(one.stopped for one in judgement.ranks) else self._named(finding)
         return self._late() if judgement.verdict is Verdict.UNKNOWN else None
 
     def _named(self, finding: Finding) -> Finding:

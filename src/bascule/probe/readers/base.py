@@ -83,7 +83,6 @@ class Modules:
                 return _table_of(value, name, path, source)
         return value
 
-
     async def plugins(self, engine: str) -> Answer:
         """Whether another distribution beside the engine says that it plugs into it; asked once, when it matters.
 
