@@ -76,18 +76,18 @@ async def look_around(request: Request, journal: Journal, note: Callable[..., No
     note("model", model=model)
     candidates = await _candidates(request, model, nodes, runners)
     note("candidates", candidates=candidates, budget=recipe.budget)
-    informed = tuple(_with_what_helped(candidate, nodes, journal, note) for candidate in candidates)
+    informed = tuple(with_what_helped(candidate, nodes, journal, note) for candidate in candidates)
     return Known(tuple(nodes), runners, model, informed)
 
 
-def _with_what_helped(
+def with_what_helped(
     candidate: Candidate, nodes: Sequence[Node], journal: Journal, note: Callable[..., None]
 ) -> Candidate:
     """The candidate with the changes that it needed last time, so that it need not fail first."""
     helped = what_helped(journal, candidate, nodes)
     if helped is None:
         return candidate
-    note("remembered", candidate=candidate, changes=[str(change) for change in helped.changes], run=helped.run)
+    note("remembered", candidate=candidate, changes=[str(change) for change in helped.changes], since=helped.run)
     return replace(candidate, changes=helped.changes)
 
 

@@ -9,6 +9,8 @@ import pytest
 from bascule.core.nouns import Artefact, Candidate, Node, Setting
 from bascule.journal import Journal
 from bascule.operate.memory import what_helped
+from bascule.show.story import Narrator
+from bascule.up import with_what_helped
 
 NODES = (Node("a", "spark-1"), Node("b", "spark-2"))
 ASKED = Candidate("vllm", "vllm", Artefact("venv", "/e"), "/m", (Setting("env", "X", "1", "b"),), ("a", "b"), 2)
@@ -67,3 +69,12 @@ def test_a_run_that_did_not_serve_teaches_nothing(tmp_path):
     run = journal.begin(service="s", nodes=[])
     journal.record(run, "gave-up", because="x")
     assert what_helped(journal, ASKED, NODES) is None
+
+
+def test_it_is_used_at_once_and_the_story_says_so(journal):
+    run = journal.begin(service="s", source="x", model="/m", nodes=[])
+    told = with_what_helped(ASKED, NODES, journal, lambda kind, **data: journal.record(run, kind, **data))
+    assert told == ASKED.changed(CHANGE)
+    event = journal.events(run)[-1]
+    (say,) = Narrator().tell(event)
+    assert say.text == "vllm served with GLOO_SOCKET_IFNAME=enp1 on b in run 1: used from the start"

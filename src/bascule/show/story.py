@@ -94,7 +94,7 @@ def _probed(story: Narrator, event: Event) -> Iterator[Say]:
 
 def _remembered(story: Narrator, event: Event) -> Iterator[Say]:
     changes, name = ", ".join(event.data["changes"]), event.data["candidate"]["name"]
-    yield Say("known", f"{name} served with {changes} in run {event.data['run']}: used from the start", "strong")
+    yield Say("known", f"{name} served with {changes} in run {event.data['since']}: used from the start", "strong")
 
 
 def _try(story: Narrator, event: Event) -> Iterator[Say]:
