@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -199,9 +199,9 @@ async def _image(kind: str, name: str, node: Node, runner: Runner, more: tuple[s
     return Layered(name, arch, access or Access())
 
 
-def engines_among(folders: Sequence[str] | object) -> tuple[str, ...]:
+def engines_among(folders: Container[str]) -> tuple[str, ...]:
     """The engines whose packages these are; transformers beside another one is not the engine."""
-    found = tuple(name for name, reader in READERS.items() if reader.folder in folders)  # type: ignore[operator]
+    found = tuple(name for name, reader in READERS.items() if reader.folder in folders)
     return tuple(name for name in found if name != "transformers") or found
 
 

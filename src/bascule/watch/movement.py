@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from bascule.watch.ledger import is_compiler
 from bascule.watch.noise import Noise, noise
 from bascule.watch.samples import Sample
 
-COMPILERS = ("nvcc", "cicc", "ptxas", "cudafe++", "ninja", "cc1plus", "g++", "clang")
 Times = tuple[float, float]
 _MINUTE = 60.0
 _LATE_START = 5.0  # seconds of the stretch that may pass before a counter is first read
@@ -179,6 +179,6 @@ def _compilers(stretch: Sequence[Sample]) -> Move | None:
     if not counted:
         return None
     count = counted[-1].values["compilers"]
-    names = sorted({name for sample in counted[-3:] for name in sample.busiest if name in COMPILERS})
+    names = sorted({name for sample in counted[-3:] for name in sample.busiest if is_compiler(name)})
     called = ", ".join(names) or "compilers"
     return Move("compilers", max(s.values["compilers"] for s in counted), f"{count:.0f} {called}", count > 0)

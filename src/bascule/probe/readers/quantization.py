@@ -9,8 +9,8 @@ from typing import Any
 
 from bascule.core.nouns import Quantization
 from bascule.probe.readers.arguments import Source
-from bascule.probe.readers.base import Modules
-from bascule.probe.values import Answer, Spot
+from bascule.probe.readers.base import Modules, any_of
+from bascule.probe.values import Answer, Spot, Table
 
 ROW = Mapping[str, Any]
 
@@ -20,6 +20,17 @@ def row_of(method: Quantization, rows: Sequence[ROW]) -> ROW:
     name, algorithm = method.method.lower(), method.algorithm.lower()
     fitting = [row for row in rows if row["method"] == name and row.get("algorithm", "") in algorithm]
     return max(fitting, key=lambda row: len(row.get("algorithm", "")), default={"method": name, "names": [name]})
+
+
+async def method_answer(
+    modules: Modules, engine: str, row: ROW, files: Sequence[str], table_name: str
+) -> tuple[Answer, list[str]]:
+    """Whether a release has the method of a row, and which of its names; a plugin may bring one that is missing."""
+    table = await modules.value(files, table_name)
+    answer = any_of(table, row["names"], table_name)
+    if answer.yes is False and (plugged := await modules.plugins(engine)).yes is not False:
+        answer = plugged
+    return answer, [name for name in row["names"] if isinstance(table, Table) and name in table.entries]
 
 
 async def capability_answer(modules: Modules, path: str, names: Sequence[str], gpu: str) -> Answer | None:

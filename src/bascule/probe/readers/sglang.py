@@ -8,7 +8,7 @@ from typing import Any
 from bascule.probe.literal import parse
 from bascule.probe.packages import Package
 from bascule.probe.readers import arguments, flags, quantization
-from bascule.probe.readers.base import Modules, any_of, engine_facts, no_architecture, reader_of
+from bascule.probe.readers.base import Modules, engine_facts, no_architecture, reader_of
 from bascule.probe.readers.transformers import backend_takes, knows_model_type
 from bascule.probe.values import Answer, Draft, Spot, Table, Unknown, ask, lines_of, spot_in
 from bascule.probe.verdict import Answers, Question
@@ -143,13 +143,9 @@ async def _quantization(modules: Modules, question: Question) -> Answer | None:
     if method is None:
         return None
     row, files = quantization.row_of(method, facts["quantization"]), facts["files"]["quantization"]
-    table = await modules.value(files, "QUANTIZATION_METHODS")
-    answer = any_of(table, row["names"], "QUANTIZATION_METHODS")
-    if answer.yes is False and (plugged := await modules.plugins(NAME)).yes is not False:
-        return plugged
+    answer, known = await quantization.method_answer(modules, NAME, row, files, "QUANTIZATION_METHODS")
     if not answer.yes:
         return answer
-    known = [name for name in row["names"] if isinstance(table, Table) and name in table.entries]
     return await quantization.capability_answer(modules, files[0], known, question.gpu) or answer
 
 

@@ -120,13 +120,9 @@ async def _quantization(modules: Modules, question: Question) -> Answer | None:
     if method is None:
         return None
     row, files = quantization.row_of(method, facts["quantization"]), facts["files"]
-    table = await modules.value(files["quantization"], "QuantizationMethods")
-    answer = any_of(table, row["names"], "QuantizationMethods")
-    if answer.yes is False and (plugged := await modules.plugins(NAME)).yes is not False:
-        return plugged
+    answer, known = await quantization.method_answer(modules, NAME, row, files["quantization"], "QuantizationMethods")
     if not answer.yes:
         return answer
-    known = [name for name in row["names"] if isinstance(table, Table) and name in table.entries]
     doubts = (
         await _refused_algorithm(modules, row, method.algorithm),
         await _deprecated(modules, question, known[0]),

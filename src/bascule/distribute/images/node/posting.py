@@ -27,11 +27,12 @@ def _context() -> str:
     folder = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-            return str(json.load(file).get("currentContext", "")).replace("default", "")
+            context = str(json.load(file).get("currentContext", ""))
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, AttributeError):
         return "unreadable"
+    return "" if context == "default" else context
 
 
 class Posting:
