@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -167,12 +167,15 @@ def test_a_damaged_layer_never_arrives(bench: Bench) -> None:
         assert bench.references(name) == []
 
 
-def test_bytes_that_changed_in_a_spool_are_fetched_again(bench: Bench) -> None:
+@pytest.mark.parametrize(("targets", "method"), [(("h2",), "pull"), (("h2", "h3"), "load")])
+def test_bytes_that_changed_in_a_spool_are_fetched_again(bench: Bench, targets: Sequence[str], method: str) -> None:
+    """Two targets share these cores: they load, and docker itself finds the layer that is wrong."""
     diff_id = bench.run("h1", "docker", "image", "inspect", "-f", "{{index .RootFS.Layers 0}}", "img:v1")
     spool = "/home/op/.cache/bascule/spool"
     words = f"mkdir -p {spool} && head -c 5000000 /dev/urandom > {spool}/{diff_id.replace(':', '-')}.part"
     bench.run("h2", "sh", "-c", f"{words}; chown -R op:op /home/op/.cache")
-    arrived(bench, bench.copy("img:v1", "root@h1", "h2")["h2"])
+    got = bench.copy("img:v1", "root@h1", *targets)
+    assert [arrived(bench, got[name]).method for name in targets] == [method] * len(targets)
 
 
 def test_two_copies_at_once_to_one_target_send_it_once(bench: Bench) -> None:

@@ -122,7 +122,11 @@ def test_a_node_that_was_lost_is_found_again(sshd: Any) -> None:
 
 
 def test_thirty_commands_go_eight_at_a_time_over_one_connection(sshd: Any, tmp_path: Path) -> None:
-    script = f"mkdir {tmp_path}/at.$1; ls -d {tmp_path}/at.* | wc -l; sleep 0.05; rmdir {tmp_path}/at.$1"
+    """Each waits until some have been there together: how many, is not left to how fast they begin."""
+    script = (
+        f"cd {tmp_path}; mkdir at.$1; for i in $(seq 100); do n=$(ls -d at.* | wc -l); [ $n -gt 1 ] && : >together; "
+        "[ -e together ] && break; sleep 0.1; done; echo $n; sleep 0.05; rmdir at.$1"
+    )
 
     async def many() -> list[Result]:
         runner = SshRunner(sshd.node())

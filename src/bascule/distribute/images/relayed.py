@@ -214,6 +214,7 @@ async def _receive(party: Party, name: str, session: Session, everyone: Mapping[
         missing=step.missing,
         upstreams=upstreams,
         method=step.method,
+        docker_checks=plan.docker_checks(step.method, taken),
         token=secrets.token_hex(16),
     )
     found = await _inspect(party, name, session, got["ref"])

@@ -31,8 +31,10 @@ _LOST = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
-# It read a layer while its bytes were still those that an earlier copy had left wrong: they are fetched again.
-_MISREAD = re.compile(r"verification failed for digest|unexpected commit digest|digest mismatch", re.IGNORECASE)
+# A layer's bytes were not those of its digest: it is fetched again. docker load with overlay2 says "invalid diffID".
+_MISREAD = re.compile(
+    r"verification failed for digest|unexpected commit digest|digest mismatch|invalid diffID", re.IGNORECASE
+)
 _DENIED = re.compile(r"permission denied.*docker\.sock", re.IGNORECASE)
 CAUSES = (
     (_FULL, "disk-full"),

@@ -19,10 +19,12 @@ from bascule.distribute.images.node.relay import Relay, manifest_of
 from bascule.distribute.images.node.tarsplit import NodeTrouble
 
 TELL_EVERY = 0.5  # seconds
+WORTH_A_RETRY = ("docker-gone", "docker-misread")
+MAY_BE_BYTES = ("docker-misread", "docker-failed")  # wrong bytes are a wrong digest, or no tar, or no gzip
 
 
 class Receiving:
-    """The state of it; `plan` says spool, docker, config, layers, upstreams, method and token."""
+    """The state of it; `plan` says spool, docker, config, layers, upstreams, method, docker_checks and token."""
 
     def __init__(self, plan: dict[str, Any], blobs: dict[str, Blob], tell: Callable[[dict[str, Any]], None]) -> None:
         self.plan = plan
@@ -37,7 +39,7 @@ class Receiving:
         spare = [layer for layer in plan["layers"] if layer and layer["digest"] not in blobs]
         self.spare = {layer["digest"]: Blob(layer["digest"], layer["size"]) for layer in spare}
         self.asked: set[str] = set()  # spare ones that docker wanted all the same
-        self.fetchers = [self._fetcher()]
+        self.fetchers = [self._fetcher(trusting=plan["docker_checks"])]
         self.ref = ""  # what docker calls it for now
         self.phase = "waits"
         self.trouble: NodeTrouble | None = None
@@ -133,12 +135,22 @@ class Receiving:
             try:
                 self.ref = self._ingest()
             except NodeTrouble as trouble:
-                if self.trouble or trouble.code not in ("docker-gone", "docker-misread") or turn == TRIES - 1:
+                unchecked = self.fetchers[0].trusting and trouble.code in MAY_BE_BYTES
+                if self.trouble or turn == TRIES - 1 or not (unchecked or trouble.code in WORTH_A_RETRY):
                     raise
                 self._progress("waits for docker")
                 self.docker.wait_back()
+                if unchecked:
+                    self._fetch_checked()
             else:
                 return
+
+    def _fetch_checked(self) -> None:
+        """Docker found a layer that isn't right: hash what came, and fetch again what is wrong."""
+        for blob in self.missing:
+            blob.grow(0)
+        self.fetchers.insert(0, self._fetcher(again=True))
+        threading.Thread(target=self._fetch, args=(self.fetchers[0], self.missing), daemon=True).start()
 
     def _ingest(self) -> str:
         if self.plan["method"] == "load":
@@ -169,8 +181,9 @@ class Receiving:
             self.fetchers.append(self._fetcher())
             threading.Thread(target=self._fetch, args=(self.fetchers[-1], [blob]), daemon=True).start()
 
-    def _fetcher(self) -> Fetcher:
-        return Fetcher([Upstream(*each) for each in self.plan["upstreams"]], self.spool)
+    def _fetcher(self, *, trusting: bool = False, again: bool = False) -> Fetcher:
+        upstreams = [Upstream(*each) for each in self.plan["upstreams"]]
+        return Fetcher(upstreams, self.spool, trusting=trusting, again=again)
 
     def _drop_reference(self) -> None:
         self.docker.work("rmi", self.ref)
