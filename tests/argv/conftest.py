@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bascule.core.nouns import Address, LaunchPlan, Node, NodeFacts, Setting
+from bascule.core.machine import Address, NodeFacts
+from bascule.core.nouns import LaunchPlan, Node, Setting
 from bascule.discover.candidates import from_recipe
 from bascule.launch.plan import Wanted, plan_launch
 from bascule.recipe.load import parse

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bascule.core.nouns import Address, Artefact, Candidate, Endpoint, LaunchPlan, Node, NodeFacts
+from bascule.core.machine import Address, NodeFacts
+from bascule.core.nouns import Artefact, Candidate, Endpoint, LaunchPlan, Node
 from bascule.discover.candidates import from_recipe
 from bascule.errors import NodeTrouble, RecipeError
 from bascule.launch.plan import Wanted, digest, plan_launch

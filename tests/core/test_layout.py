@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bascule.core.layout import nodes_of, own_address
-from bascule.core.nouns import Address, Artefact, Candidate, Node, NodeFacts
+from bascule.core.machine import Address, NodeFacts
+from bascule.core.nouns import Artefact, Candidate, Node
 
 
 def node(*addresses: tuple[str, str], told: str | None = None) -> Node:

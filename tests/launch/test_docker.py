@@ -7,7 +7,8 @@ import shlex
 
 import pytest
 
-from bascule.core.nouns import DockerFacts, Node, NodeFacts, RankPlan
+from bascule.core.machine import DockerFacts, NodeFacts
+from bascule.core.nouns import Node, RankPlan
 from bascule.errors import NodeTrouble
 from bascule.launch.docker import docker_of, start_script
 from bascule.remote import docker

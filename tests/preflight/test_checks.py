@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bascule.core.nouns import Fate, Finding, Node, NodeFacts
+from bascule.core.machine import NodeFacts
+from bascule.core.nouns import Fate, Finding, Node
 from bascule.preflight.checks import RUN_DIR_NEEDS, Listener, ports_are_free, run_folder_has_space
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)

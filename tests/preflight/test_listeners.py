@@ -8,7 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
-from bascule.core.nouns import Address, Fate, Node, NodeFacts
+from bascule.core.machine import Address, NodeFacts
+from bascule.core.nouns import Fate, Node
 from bascule.preflight.checks import Listener
 from bascule.preflight.gather import preflight
 from bascule.preflight.listeners import parse_listeners, read_listeners

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bascule.core.layout import own_address
-from bascule.core.nouns import Address, Node, NodeFacts
+from bascule.core.machine import Address, NodeFacts
+from bascule.core.nouns import Node
 from bascule.remote.facts import interface_of, parse_facts, read_facts
 from bascule.remote.local import LocalRunner
 

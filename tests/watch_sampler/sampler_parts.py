@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bascule.core.nouns import Node, NodeFacts, RankPlan
+from bascule.core.machine import NodeFacts
+from bascule.core.nouns import Node, RankPlan
 from bascule.launch.venv import start_script
 from bascule.remote.local import LocalRunner
 from bascule.watch.sampler import Sampler, Watched

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bascule.core.nouns import Address
+from bascule.core.machine import Address
 from bascule.remote.local import LocalRunner
 from bascule.remote.runner import Result
 from bascule.watch.sampler import AT_LEAST, Sampler, Watched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bascule.core.nouns import Address
+from bascule.core.machine import Address
 from bascule.watch.samples import Sample, Socket
 from bascule.watch.sockets import PERSISTS, Seat, about_peers, decode, lonely, parse_tcp, unreachable
 from watch_sampler.sampler_parts import HERE

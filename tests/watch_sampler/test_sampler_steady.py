@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bascule.core.nouns import Node, NodeFacts
+from bascule.core.machine import NodeFacts
+from bascule.core.nouns import Node
 from bascule.errors import NodeUnreachable
 from bascule.remote.local import LocalRunner
 from bascule.watch.sampler import Sampler

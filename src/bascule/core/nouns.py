@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+from bascule.core.machine import NodeFacts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -153,46 +155,6 @@ Verdict = Try | Serve | GiveUp
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """One IPv4 address of a node and the interface that carries it."""
-
-    interface: str
-    ip: str
-    prefix: int  # network bits
-
-
-@dataclass(frozen=True, slots=True)
-class DockerFacts:
-    """The container engine of a node, docker or podman."""
-
-    command: tuple[str, ...]  # words that work there: docker, or sudo -n docker, or podman
-    version: str
-    store: str  # overlay2, containerd, …: how it keeps images
-    root: str  # where it keeps them
-    arch: str  # as images name it: amd64, arm64
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """What was read from a node once; a field that could not be read is None and its reason is in unknown."""
-
-    hostname: str | None = None
-    arch: str | None = None  # as uname -m says: x86_64, aarch64
-    cores: int | None = None
-    memory_bytes: int | None = None
-    memory_free_bytes: int | None = None
-    run_dir: str | None = None  # absolute
-    run_dir_free_bytes: int | None = None
-    addresses: tuple[Address, ...] = ()
-    gpus: tuple[str, ...] | None = None  # names; () = none there
-    infiniband: bool | None = None  # /dev/infiniband is there
-    docker: DockerFacts | None = None  # None: unknown says why
-    memlock: bool | None = None  # dockerd may let containers lock all memory
-    machine_id: str | None = None  # equal for two nodes of one machine
-    unknown: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Node:
     """A machine: how it is reached, and the facts read from it once."""
 
@@ -200,7 +162,7 @@ class Node:
     host: str  # "local", or an SSH destination as in the user's ssh config
     address: str | None = None  # the address the ranks use; None = found from facts
     run_dir: str | None = None
-    facts: NodeFacts = NodeFacts()
+    facts: NodeFacts = field(default_factory=NodeFacts)
 
     @property
     def is_local(self) -> bool:

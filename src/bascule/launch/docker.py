@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 
-from bascule.core.nouns import DockerFacts, Glimpse, Node, RankPlan, RankState
+from bascule.core.machine import DockerFacts
+from bascule.core.nouns import Glimpse, Node, RankPlan, RankState
 from bascule.core.plain import is_secret
 from bascule.errors import NodeTrouble
 from bascule.remote import docker, shell

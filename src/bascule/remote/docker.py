@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bascule.core.nouns import DockerFacts, Glimpse, NodeFacts, RankPlan, RankState
+from bascule.core.machine import DockerFacts, NodeFacts
+from bascule.core.nouns import Glimpse, RankPlan, RankState
 
 PREFIX = "bascule"  # of names and labels
 FOLDER = "/run/bascule"  # in the container: files of the rank

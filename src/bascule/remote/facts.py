@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bascule.core.nouns import Address, Node, NodeFacts
+from bascule.core.machine import Address, NodeFacts
+from bascule.core.nouns import Node
 from bascule.remote.docker import parse_docker
 from bascule.remote.runner import Runner
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bascule.core.nouns import Address
+from bascule.core.machine import Address
 from bascule.watch.samples import Sample, Socket
 
 # As include/net/tcp_states.h of Linux numbers them, with the names that `ss` prints.
