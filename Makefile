@@ -25,7 +25,7 @@ demo: engines  ## serve a real model over two nodes of this machine, past candid
 	@sh examples/demo.sh
 
 test: engines lint types  ## install, then all tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 test-fast: install  ## the tests that start no engine
 	$(BIN)/pytest -m 'not engine'

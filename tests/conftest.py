@@ -23,6 +23,14 @@ from bascule.core.nouns import Node
 SSHD = shutil.which("sshd", path=f"{os.defpath}:/usr/sbin:/usr/local/sbin:{os.environ.get('PATH', '')}")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, one has all that makes hosts or starts engines, from the beginning; the others the rest."""
+    heavy = [item for item in items if any(item.get_closest_marker(name) for name in ("lab", "engine", "slow"))]
+    for item in heavy:
+        item.add_marker(pytest.mark.xdist_group("machine"))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @dataclass
 class Sshd:
     """A real sshd on a loopback port; `alias` is a host of the ssh config that BASCULE_SSH names."""
