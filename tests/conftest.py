@@ -23,6 +23,7 @@ from bascule.core.nouns import Node
 SSHD = shutil.which("sshd", path=f"{os.defpath}:/usr/sbin:/usr/local/sbin:{os.environ.get('PATH', '')}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers, one has all that makes hosts or starts engines, from the beginning; the others the rest."""
     heavy = [item for item in items if any(item.get_closest_marker(name) for name in ("lab", "engine", "slow"))]
