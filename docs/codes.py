@@ -144,6 +144,10 @@ def _of_module(
         for code in _texts(value, function, {**constants, **module.constants}, f"{file}:{call.lineno}"):
             if taker and taker.status is not None:
                 yield Use(code, "error", f"exit {taker.status}", file)
+            elif name == "Refusal":
+                yield Use(code, "fit", "hopeless (this candidate only)", file)  # a layout that can't be
+            elif name == "Notice":
+                yield Use(code, module.stage, _weight(call), file)
             elif fate := _fate(call):
                 yield Use(code, module.stage, fate, file)
             else:
@@ -218,6 +222,12 @@ def _fate(call: ast.Call) -> str | None:
             only = isinstance(scope, ast.Constant) and scope.value == "candidate"
             return value.attr.lower() + (" (this candidate only)" if only else "")
     return None
+
+
+def _weight(call: ast.Call) -> str:
+    """What a notice weighs, as core/notices.py has it."""
+    weight = next((keyword.value for keyword in call.keywords if keyword.arg == "weight"), None)
+    return weight.value if isinstance(weight, ast.Constant) else "warning"
 
 
 def _of_catalogue(path: Path, package: Path) -> Iterator[Use]:

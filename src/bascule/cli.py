@@ -14,11 +14,15 @@ from bascule import __version__
 from bascule.catalog import app as catalog
 from bascule.copying import app as copy
 from bascule.diagnosing import app as diagnose
+from bascule.doctoring import app as doctor
 from bascule.errors import BasculeError, RecipeError
+from bascule.fitting.commands import app as fit
 from bascule.lab.commands import app as lab
 from bascule.probing.commands import app as probe
 from bascule.replaying import app as replay
+from bascule.searching import app as search
 from bascule.show.plain import JsonLines, out, print_json, say, tell_error
+from bascule.watching import watch
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -26,7 +30,8 @@ app = App(
     name="bascule",
     help="Serve one large language model over several machines, and show why it is served the way it is.",
     help_epilogue="Exit status: 0 serving or done · 1 unexpected · 2 usage or recipe · 3 a node unreachable · "
-    "4 all candidates failed · 5 served but verification failed · 130 interrupted, after clean-up.",
+    "4 all candidates failed · 5 served but verification failed · 6 serving, with dummy weights: not verified · "
+    "130 interrupted, after clean-up.",
     version=__version__,
     version_flags=["--version"],
     help_format="plaintext",
@@ -293,9 +298,13 @@ def init(path: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("bas
     return 0
 
 
+app.command(search)
+app.command(fit)
 app.command(probe)
 app.command(copy)
+app.command(watch)
 app.command(diagnose)
+app.command(doctor)
 app.command(replay)
 app.command(catalog)
 app.command(lab)

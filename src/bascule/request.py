@@ -21,6 +21,8 @@ class Request:
     source: str  # the recipe's file, or the command
     words: tuple[str, ...] = ()  # engine flags from behind --
     environments: tuple[str, ...] = ()  # where to look for engines when the recipe names none
+    trust: tuple[str, ...] = ()  # publishers of images, when the recipe names none
+    search: bool = False  # registries too, when something on the nodes would do
 
 
 def read_request(

@@ -11,12 +11,26 @@ from bascule.errors import BasculeError
 
 SSH_VARIABLE = "BASCULE_SSH"  # the ssh command, as words: "ssh -F other_config"
 ENGINES_VARIABLE = "BASCULE_ENGINES"  # folders on the nodes that hold engine environments, ':' between them
+IMAGES_VARIABLE = "BASCULE_IMAGES"  # a catalogue of images (TOML) instead of the one that comes with bascule
+DOCKER_HUB_VARIABLE = "BASCULE_DOCKER_HUB"  # Docker Hub's own API, or one that answers like it: https://host
+OFFLINE_VARIABLE = "BASCULE_OFFLINE"  # 1: candidates come from the nodes alone, no registry or hub is asked
 
 
 def state_dir() -> Path:
     """The journal, its evidence and the locks: $XDG_STATE_HOME/bascule."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(base) / "bascule"
+
+
+def cache_dir() -> Path:
+    """What can be fetched again: $XDG_CACHE_HOME/bascule."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "bascule"
+
+
+def offline() -> bool:
+    """Whether no registry and no hub is to be asked for candidates."""
+    return os.environ.get(OFFLINE_VARIABLE, "").lower() not in ("", "0", "no", "false", "off")
 
 
 def control_dir() -> Path:

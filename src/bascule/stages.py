@@ -6,34 +6,35 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bascule import settings
 from bascule.core.layout import nodes_of
-from bascule.core.nouns import Attempt, Candidate, Endpoint, Finding, Glimpse, LaunchPlan, Model, Node, RankState
+from bascule.core.nouns import Attempt, Candidate, Endpoint, Finding, LaunchPlan, Model, Node, RankState
 from bascule.core.plain import setting_from_plain
 from bascule.distribute import image
 from bascule.distribute.bring import Delivery, bring
+from bascule.distribute.images.pull import is_pullable
+from bascule.engines.base import has_dummy_weights
 from bascule.engines.catalogue import ENGINES
 from bascule.journal import Journal
 from bascule.launch import start as ranks
 from bascule.launch.plan import Wanted, digest, place_of, plan_launch
-from bascule.launch.runtime import RUNTIMES
+from bascule.operate.following import looker, vigil_over
 from bascule.pivot import Stage
 from bascule.preflight.gather import preflight
 from bascule.probe.gather import probe
 from bascule.probe.image import probe_image
+from bascule.probe.targets import probe_registry
 from bascule.remote.connect import Runners
 from bascule.remote.tunnel import tunnel
-from bascule.verify.run import verify
+from bascule.verify.run import verify, verify_shape
 from bascule.watch.budgets import Facts
 from bascule.watch.catalogue import Failure
 from bascule.watch.follow import Follower, Rank, how_it_ended
-from bascule.watch.ledger import cache_folders
-from bascule.watch.sampler import Watched
-from bascule.watch.sockets import Seat
 from bascule.watch.stall import Judgement
 from bascule.watch.vigil import Vigil
 
@@ -56,6 +57,7 @@ class Bound:
     generation: str = ""
     plan: LaunchPlan | None = None
     follower: Follower | None = None
+    foreseen: Mapping[Candidate, Finding] = field(default_factory=dict)  # by the probe, when candidates were found
 
     @property
     def way(self) -> Sequence[Stage]:
@@ -71,13 +73,18 @@ class Bound:
         return attempts
 
     async def _probe(self, candidate: Candidate) -> Finding:
+        if candidate in self.foreseen:
+            return self.foreseen[candidate]
         nodes = nodes_of(candidate, list(self.nodes.values()))
         if candidate.artefact.kind == "venv":
             runner = self.runners[nodes[0].name]
-            return await probe(candidate, self.model, runner, nodes[0].name, lambda: datetime.now(UTC))
+            return await probe(candidate, self.model, runner, nodes[0], lambda: datetime.now(UTC))
         able = [node for node in self.nodes.values() if node.facts.docker]
         held, _ = await image.holdings(candidate, able, self.runners)
-        holder = next((node for node in able if held.get(node.name)), nodes[0])
+        holder = next((node for node in able if held.get(node.name)), None)
+        if holder is None and not settings.offline() and is_pullable(candidate.artefact.ref):
+            return await probe_registry(candidate, self.model, nodes[0], lambda: datetime.now(UTC))
+        holder = holder or nodes[0]
         return await probe_image(candidate, self.model, self.runners[holder.name], holder, lambda: datetime.now(UTC))
 
     async def adopt(self) -> Candidate | None:
@@ -155,10 +162,13 @@ class Bound:
             await asyncio.gather(asking, watching, return_exceptions=True)
 
     async def _ask(self) -> Finding:
+        candidate, head = self._current.candidate, self._current.ranks[0].node
         async with self.door() as endpoint:
+            if has_dummy_weights(candidate, ENGINES[candidate.engine].lore):
+                return await verify_shape(endpoint, head, context=self.wanted.context, folder=self._evidence())
             return await verify(
                 endpoint,
-                self._current.ranks[0].node,
+                head,
                 thinks=self.model.thinks,
                 context=self.wanted.context,
                 seed=self.run,
@@ -199,9 +209,6 @@ class Bound:
         return folder
 
     def _follow(self, candidate: Candidate) -> Follower:
-        async def look_at(node: str, cursors: Mapping[str, str]) -> list[Glimpse]:
-            return await RUNTIMES[candidate.artefact.kind].observe(self.runners[node], self.nodes[node], cursors)
-
         def on_phase(rank: Rank) -> None:
             self.note("phase", rank=rank.number, node=rank.node, phase=rank.progress.phase)
 
@@ -217,18 +224,14 @@ class Bound:
 
         places = [place_of(node) for node in nodes_of(candidate, list(self.nodes.values()))]
         lore, folder = ENGINES[candidate.engine].lore, self._evidence()
+        look_at = looker(self.runners, dict(self.nodes), candidate.artefact.kind)
         return Follower(lore, places, look_at, folder, on_phase, on_end, self.on_look, on_verdict, on_weakness)
 
     def _vigil(self, candidate: Candidate, names: Sequence[str]) -> Vigil:
         """What moves on the nodes of this start, beside its logs."""
-        kind = candidate.artefact.kind
-        watched, seats = [], []
-        for rank, name in zip(self._current.ranks, names, strict=True):
-            node = self.nodes[rank.node]
-            place = place_of(node)
-            caches = cache_folders(rank.env)
-            watched.append(Watched(rank.rank, node.name, name, kind, place.interface, caches))
-            seats.append(Seat(rank.rank, node.name, place.address, node.facts.addresses))
-        share = self.model.bytes / len(watched) if self.model.bytes else None
-        host_ip = ENGINES[candidate.engine].lore.host_ip
-        return Vigil(watched, seats, self.nodes, self.runners, self._evidence(), host_ip, Facts(bytes_to_load=share))
+        ranks = dict(zip(names, self._current.ranks, strict=True))
+        share = self.model.bytes / len(ranks) if self.model.bytes else None
+        facts = Facts(bytes_to_load=share)
+        vigil = vigil_over(ranks, self.nodes, self.runners, candidate.artefact.kind, self._evidence(), facts)
+        vigil.host_ip = ENGINES[candidate.engine].lore.host_ip
+        return vigil

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bascule.benchmark.quick import quick
+from bascule.candidates.ask import ask_for
+from bascule.candidates.found import Foreseen, found_candidates
 from bascule.core.nouns import Attempt, Candidate, Fate, Model, Node, Serve, Step, Verdict
-from bascule.discover.candidates import from_environments, from_recipe, resolved
-from bascule.discover.environments import find_environments
+from bascule.discover.candidates import from_recipe, resolved
 from bascule.discover.model import read_model
-from bascule.errors import BasculeError, NodeTrouble, NodeUnreachable, RecipeError
+from bascule.errors import BasculeError, NodeTrouble, NodeUnreachable
 from bascule.journal import Journal
 from bascule.launch import start as ranks
 from bascule.launch.plan import Wanted
@@ -23,9 +24,12 @@ from bascule.recipe.schema import Recipe
 from bascule.remote.connect import Runners
 from bascule.request import Request
 from bascule.stages import Bound
+from bascule.verify.run import NOT_VERIFIED as UNVERIFIED
 from bascule.watch.follow import Rank
 
-SERVING, UNEXPECTED, ALL_FAILED, VERIFICATION_FAILED, INTERRUPTED = 0, 1, 4, 5, 130  # exit status, see docs/commands.md
+# Exit status, see docs/commands.md.
+SERVING, UNEXPECTED, ALL_FAILED, VERIFICATION_FAILED, NOT_VERIFIED, INTERRUPTED = 0, 1, 4, 5, 6, 130
+DUMMY_TOKENS = 128  # of an answer that is timed and means nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Known:
     runners: Runners
     model: Model
     candidates: tuple[Candidate, ...]
+    foreseen: Foreseen = field(default_factory=dict)  # what the probe said when they were found
 
 
 async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Rank]], None]) -> int:
@@ -46,7 +51,7 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
             service=recipe.service,
             source=request.source,
             model=recipe.model,
-            nodes=[{"address": None, "run_dir": None, **node.model_dump()} for node in recipe.nodes],
+            nodes=[node.model_dump() for node in recipe.nodes],
         )
         try:
             status = await _serve(request, journal, run, on_look)
@@ -68,16 +73,16 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
 async def look_around(request: Request, journal: Journal, note: Callable[..., None]) -> Known:
     """Everything that can be known without starting anything. Raises NodeUnreachable, ModelError, RecipeError."""
     recipe = request.recipe
-    nodes, runners, unreachable = await reach([Node(n.name, n.host, n.address, n.run_dir) for n in recipe.nodes])
+    nodes, runners, unreachable = await reach([one.node() for one in recipe.nodes])
     if unreachable:
         raise _all_of(unreachable)
     note("nodes", nodes=nodes)
     model = await _read_model(request, runners, nodes[0])
     note("model", model=model)
-    candidates = await _candidates(request, model, nodes, runners)
+    candidates, foreseen = await _candidates(request, model, nodes, runners, note)
     note("candidates", candidates=candidates, budget=recipe.budget)
     informed = tuple(with_what_helped(candidate, nodes, journal, note) for candidate in candidates)
-    return Known(tuple(nodes), runners, model, informed)
+    return Known(tuple(nodes), runners, model, informed, foreseen)
 
 
 def with_what_helped(
@@ -109,9 +114,11 @@ def bind(
     nodes = {node.name: node for node in known.nodes}
     recipe = request.recipe
     wanted = wanted_of(recipe)
-    return Bound(
+    bound = Bound(
         run, journal, nodes, known.runners, known.model, wanted, known.candidates, recipe.budget, on_look, note
     )
+    bound.foreseen = known.foreseen
+    return bound
 
 
 async def _serve(request: Request, journal: Journal, run: int, on_look: Callable[[Sequence[Rank]], None]) -> int:
@@ -130,11 +137,14 @@ async def _serve(request: Request, journal: Journal, run: int, on_look: Callable
 
 async def _conclude(verdict: Verdict, attempts: Sequence[Attempt], stages: Bound, note: Callable[..., None]) -> int:
     if isinstance(verdict, Serve) and stages.plan:
+        verified = attempts[-1].finding.code != UNVERIFIED
+        more = {} if verified else {"most": DUMMY_TOKENS}
         async with stages.door() as endpoint:
-            speed = await quick(endpoint, context=stages.wanted.context)
+            speed = await quick(endpoint, context=stages.wanted.context, **more)
         note("speed", speed=speed)
-        note("served", candidate=verdict.candidate, endpoint=stages.plan.endpoint, because=verdict.because)
-        return SERVING
+        served = {"candidate": verdict.candidate, "endpoint": stages.plan.endpoint, "because": verdict.because}
+        note("served", **served, verified=verified)
+        return SERVING if verified else NOT_VERIFIED
     note("gave-up", because=verdict.because)
     fates = {attempt.finding.fate for attempt in attempts}
     answered_wrong = any(a.finding.step is Step.VERIFY and a.finding.fate is not Fate.OK for a in attempts)
@@ -162,19 +172,25 @@ async def _read_model(request: Request, runners: Runners, node: Node) -> Model:
     return await read_model(path, runners[node.name], node)
 
 
-async def _candidates(request: Request, model: Model, nodes: Sequence[Node], runners: Runners) -> tuple[Candidate, ...]:
+async def _candidates(
+    request: Request, model: Model, nodes: Sequence[Node], runners: Runners, note: Callable[..., None]
+) -> tuple[tuple[Candidate, ...], Foreseen]:
+    """The recipe's; where it names none, what is on the nodes or in registries."""
     if request.recipe.candidates:
-        return from_recipe(request.recipe, request.base, request.words)
-    found = await find_environments(nodes, runners, request.environments)
-    candidates = from_environments(found, request.recipe, request.words, model)
-    if not candidates:
-        raise RecipeError(
-            "no-candidates",
-            "no engine was found that every node has",
-            seen=", ".join(f"{name}: {', '.join(folders)}" for name, folders in found.items()) or "no environment",
-            advice="name `candidates:` in a recipe, or `--venv FOLDER`",
-        )
-    return candidates
+        return from_recipe(request.recipe, request.base, request.words), {}
+    ask = replace(
+        ask_for(model, nodes, runners, lambda text: note("asking", says=text)),
+        recipe=request.recipe,
+        base=request.base,
+        words=request.words,
+        environments=request.environments,
+        trust=request.trust,
+        search=request.search,
+    )
+    try:
+        return await found_candidates(ask, request.recipe, note)
+    finally:
+        ask.access.close()
 
 
 def _all_of(errors: Sequence[BasculeError]) -> BasculeError:

@@ -44,7 +44,7 @@ candidates:
 
 def test_one_node_has_no_group(told: Told) -> None:
     assert told(ONE) == [
-        "0 a: SGLANG_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "0 a: SGLANG_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1"
         " /opt/sglang/bin/python -m sglang.launch_server --model-path /models/tiny --served-model-name tiny"
         " --tp-size 1 --host 10.0.0.1 --port 8000"
@@ -53,12 +53,12 @@ def test_one_node_has_no_group(told: Told) -> None:
 
 def test_two_nodes_tell_each_their_own_address(told: Told) -> None:
     assert told(TWO) == [
-        "0 a: SGLANG_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "0 a: SGLANG_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1"
         " /opt/sglang/bin/python -m sglang.launch_server --model-path /models/q --served-model-name qwen"
         " --tp-size 2 --context-length 4096 --host 10.0.0.1 --port 8000"
         " --nnodes 2 --node-rank 0 --dist-init-addr 10.0.0.1:29500",
-        "1 b: SGLANG_HOST_IP=10.0.0.2 HOST_IP=10.0.0.2 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "1 b: SGLANG_HOST_IP=10.0.0.2 HOST_IP=10.0.0.2 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1"
         " /opt/sglang/bin/python -m sglang.launch_server --model-path /models/q --served-model-name qwen"
         " --tp-size 2 --context-length 4096 --host 10.0.0.2 --port 8000"
@@ -68,17 +68,17 @@ def test_two_nodes_tell_each_their_own_address(told: Told) -> None:
 
 def test_three_stages_on_three_nodes_with_a_node_that_differs(told: Told) -> None:
     assert told(THREE) == [
-        "0 a: SGLANG_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "0 a: SGLANG_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1"
         " /opt/sglang/bin/python -m sglang.launch_server --model-path /models/q --served-model-name qwen"
         " --tp-size 1 --pp-size 3 --host 10.0.0.1 --port 9000"
         " --nnodes 3 --node-rank 0 --dist-init-addr 10.0.0.1:29600 --mem-fraction-static 0.8",
-        "1 b: SGLANG_HOST_IP=192.168.1.2 HOST_IP=192.168.1.2 GLOO_SOCKET_IFNAME=wlP9s9 NCCL_SOCKET_IFNAME=wlP9s9"
+        "1 b: SGLANG_HOST_IP=192.168.1.2 HOST_IP=192.168.1.2 GLOO_SOCKET_IFNAME=wlP9s9 NCCL_SOCKET_IFNAME==wlP9s9"
         " HF_HUB_OFFLINE=1"
         " /opt/sglang/bin/python -m sglang.launch_server --model-path /models/q --served-model-name qwen"
         " --tp-size 1 --pp-size 3 --host 192.168.1.2 --port 9000"
         " --nnodes 3 --node-rank 1 --dist-init-addr 10.0.0.1:29600 --mem-fraction-static 0.8",
-        "2 c: SGLANG_HOST_IP=10.0.0.3 HOST_IP=10.0.0.3 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "2 c: SGLANG_HOST_IP=10.0.0.3 HOST_IP=10.0.0.3 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1 NCCL_DEBUG=INFO"
         " /opt/sglang/bin/python -m sglang.launch_server --model-path /models/q --served-model-name qwen"
         " --tp-size 1 --pp-size 3 --host 10.0.0.3 --port 9000"

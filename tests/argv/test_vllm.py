@@ -46,7 +46,7 @@ candidates:
 
 def test_one_node_has_no_group(told: Told) -> None:
     assert told(ONE) == [
-        "0 a: VLLM_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "0 a: VLLM_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1"
         " /opt/vllm/bin/python -m vllm.entrypoints.cli.main serve /models/tiny --served-model-name tiny"
         " --tensor-parallel-size 1 --host 10.0.0.1 --port 8000"
@@ -55,12 +55,12 @@ def test_one_node_has_no_group(told: Told) -> None:
 
 def test_two_nodes_tell_each_their_own_address_and_only_the_head_answers(told: Told) -> None:
     assert told(TWO) == [
-        "0 a: VLLM_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "0 a: VLLM_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1"
         " /opt/vllm/bin/python -m vllm.entrypoints.cli.main serve /models/q --served-model-name qwen"
         " --tensor-parallel-size 2 --max-model-len 4096"
         " --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 29500 --host 10.0.0.1 --port 8000",
-        "1 b: VLLM_HOST_IP=10.0.0.2 HOST_IP=10.0.0.2 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "1 b: VLLM_HOST_IP=10.0.0.2 HOST_IP=10.0.0.2 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1"
         " /opt/vllm/bin/python -m vllm.entrypoints.cli.main serve /models/q --served-model-name qwen"
         " --tensor-parallel-size 2 --max-model-len 4096"
@@ -70,18 +70,18 @@ def test_two_nodes_tell_each_their_own_address_and_only_the_head_answers(told: T
 
 def test_three_stages_on_three_nodes_with_a_node_that_differs(told: Told) -> None:
     assert told(THREE) == [
-        "0 a: VLLM_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "0 a: VLLM_HOST_IP=10.0.0.1 HOST_IP=10.0.0.1 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 NCCL_DEBUG=INFO"
         " /vllm/bin/python -m vllm.entrypoints.cli.main serve /base/models/q --served-model-name qwen3.5"
         " --tensor-parallel-size 1 --pipeline-parallel-size 3"
         " --nnodes 3 --node-rank 0 --master-addr 10.0.0.1 --master-port 29600 --host 10.0.0.1 --port 9000"
         " --enforce-eager",
-        "1 b: VLLM_HOST_IP=192.168.1.2 HOST_IP=192.168.1.2 GLOO_SOCKET_IFNAME=eth9 NCCL_SOCKET_IFNAME=wlP9s9"
+        "1 b: VLLM_HOST_IP=192.168.1.2 HOST_IP=192.168.1.2 GLOO_SOCKET_IFNAME=eth9 NCCL_SOCKET_IFNAME==wlP9s9"
         " HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 NCCL_DEBUG=INFO NCCL_IB_HCA=rocep1s0f0"
         " /vllm/bin/python -m vllm.entrypoints.cli.main serve /base/models/q --served-model-name qwen3.5"
         " --tensor-parallel-size 1 --pipeline-parallel-size 3"
         " --nnodes 3 --node-rank 1 --master-addr 10.0.0.1 --master-port 29600 --headless --enforce-eager",
-        "2 c: VLLM_HOST_IP=10.0.0.3 HOST_IP=10.0.0.3 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME=enp1s0f0np0"
+        "2 c: VLLM_HOST_IP=10.0.0.3 HOST_IP=10.0.0.3 GLOO_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_IFNAME==enp1s0f0np0"
         " HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 NCCL_DEBUG=INFO"
         " /vllm/bin/python -m vllm.entrypoints.cli.main serve /base/models/q --served-model-name qwen3.5"
         " --tensor-parallel-size 1 --pipeline-parallel-size 3"

@@ -5,6 +5,7 @@ import importlib.util
 
 import pytest
 
+from bascule.core.reading import Unreadable
 from bascule.probe.index import (
     PAGE_LIMIT,
     Wheel,
@@ -16,7 +17,6 @@ from bascule.probe.index import (
     wheels_in,
     wheels_of,
 )
-from bascule.probe.views.base import Unreadable
 from catalog.catalog_index import vllm_wheel
 
 has_pip = pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="this environment has no pip")

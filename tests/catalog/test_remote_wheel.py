@@ -7,8 +7,9 @@ import zipfile
 
 import pytest
 
+from bascule.core.reading import Unreadable
 from bascule.probe.index import Wheel, client_for, wheels_of
-from bascule.probe.views.base import TEXT_LIMIT, Unreadable
+from bascule.probe.views.base import TEXT_LIMIT
 from bascule.probe.views.remote_file import PIECE, TAIL, WHOLE, joined
 from bascule.probe.views.remote_wheel import open_wheel
 from catalog.catalog_index import wheel_of

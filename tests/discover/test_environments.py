@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from bascule import settings
-from bascule.core.nouns import Model, Node
-from bascule.discover.candidates import from_environments
+from bascule.core.nouns import Node
 from bascule.discover.environments import find_environments
-from bascule.recipe.load import parse
 from bascule.remote.local import LocalRunner
 from bascule.remote.runner import Result
 
@@ -97,16 +95,3 @@ def test_an_engine_on_the_path_is_found_once_unless_other_places_are_given(tmp_p
 
 def test_no_node_has_nothing() -> None:
     assert find() == {}
-
-
-RECIPE = parse("service: s\nmodel: /m\nnodes: [a]\n", "r.yaml")
-FOUND = {"transformers": ["/e/t"], "llamacpp": ["/e/l"], "vllm": ["/e/v1", "/e/v2"]}
-
-
-@pytest.mark.parametrize(
-    ("model", "names"), [("/m", ["vllm-v1", "vllm-v2", "transformers-t"]), ("/m/q.gguf", ["llamacpp-l"])]
-)
-def test_candidates_come_in_the_order_of_preference_and_fit_the_kind_of_model(model: str, names: list[str]) -> None:
-    made = from_environments(FOUND, RECIPE, ["--max-num-seqs", "8"], Model(model, ("X",), "x"))
-    assert [candidate.name for candidate in made] == names
-    assert [setting.value for setting in made[0].settings] == ["8"]

@@ -7,14 +7,15 @@ import shlex
 
 import pytest
 
-from bascule.core.machine import DockerFacts, NodeFacts
+from bascule.core.machine import DockerFacts, Gpu, NodeFacts
 from bascule.core.nouns import Node, RankPlan
 from bascule.errors import NodeTrouble
 from bascule.launch.docker import docker_of, start_script
 from bascule.remote import docker
+from bascule.remote.facts_docker import parse_docker
 
 ENGINE = DockerFacts(("docker",), "20.10.24", "overlay2", "/var/lib/docker", "amd64")
-SPARK = NodeFacts(arch="aarch64", gpus=("NVIDIA GB10",), infiniband=True, memlock=True, docker=ENGINE)
+SPARK = NodeFacts(arch="aarch64", gpus=(Gpu(0, "NVIDIA GB10"),), infiniband=True, memlock=True, docker=ENGINE)
 PLAIN = NodeFacts(arch="x86_64", gpus=(), infiniband=False, memlock=False, docker=ENGINE)
 PLAN = RankPlan(1, "b", ("python3", "-m", "engine", "--port", "8000"), {"NCCL_DEBUG": "INFO"}, mounts=("/models/m",))
 LABEL = {"service": "s", "generation": "3.1", "rank": "1", "artefact": "engine:1"}
@@ -86,13 +87,13 @@ def test_sudo_is_part_of_every_command():
     ],
 )  # fmt: skip
 def test_which_engine_works_on_a_node(told, command, store):
-    found = docker.parse_docker(told)
+    found = parse_docker(told)
     assert (found.command, found.store) == (command, store)
 
 
 def test_no_engine_works_and_each_says_why():
     with pytest.raises(ValueError, match=r"docker: permission denied; podman: not installed"):
-        docker.parse_docker("no docker: permission denied\nno podman: not installed")
+        parse_docker("no docker: permission denied\nno podman: not installed")
     facts = NodeFacts(unknown={"docker": "docker: permission denied while trying to connect"})
     with pytest.raises(NodeTrouble) as trouble:
         docker_of(Node("a", "spark-1", facts=facts))

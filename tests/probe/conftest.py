@@ -45,7 +45,7 @@ def ask() -> Callable[..., Finding]:
             "c", engine, Artefact("venv", str(ref)), path, tuple(Setting("flag", n, "") for n in settings)
         )
         runner = runner or LocalRunner(Node("h1", "local"))
-        return asyncio.run(probe(candidate, model, runner, "h1", lambda: NOW))
+        return asyncio.run(probe(candidate, model, runner, Node("h1", "local"), lambda: NOW))
 
     return run
 

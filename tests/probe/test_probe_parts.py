@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from bascule.core.nouns import Fate, Model, Node
+from bascule.core.reading import Unreadable
 from bascule.probe.gguf import NotGguf, architecture
 from bascule.probe.packages import parse_metadata, stays_below
 from bascule.probe.readers.sglang import entry_classes
 from bascule.probe.values import Table, Unknown
-from bascule.probe.views.base import TEXT_LIMIT, Unreadable
+from bascule.probe.views.base import TEXT_LIMIT
 from bascule.probe.views.folder import FolderView
 from bascule.remote.local import LocalRunner
 from probe.probe_cases import Q35_TEXT

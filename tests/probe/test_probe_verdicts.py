@@ -284,7 +284,7 @@ def test_an_engine_without_a_reader_is_unknown(ask):
 
 def test_an_image_is_not_read_as_a_folder():
     candidate = Candidate("c", "vllm", Artefact("image", "vllm/vllm-openai@sha256:0"), "/m")
-    finding = asyncio.run(probe(candidate, LLAMA, LocalRunner(Node("h1", "local")), "h1", lambda: NOW))
+    finding = asyncio.run(probe(candidate, LLAMA, LocalRunner(Node("h1", "local")), Node("h1", "local"), lambda: NOW))
     assert (finding.fate, "probe_image" in finding.says) == (Fate.UNKNOWN, True)
 
 

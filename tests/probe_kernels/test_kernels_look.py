@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from bascule.core.nouns import Artefact, Candidate, Model, Node, Quantization
+from bascule.core.reading import Spot, Unreadable
 from bascule.probe.kernels.look import look
-from bascule.probe.values import Spot
 from bascule.probe.verdict import KERNELS_MISSING, Question, Word
-from bascule.probe.views.base import Unreadable
 from bascule.probe.views.folder import FolderView
 from bascule.remote.local import LocalRunner
 from probe_kernels.elf_maker import elf, library, simple

@@ -13,7 +13,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from bascule.probe.views.hub import Access
+from bascule.registry.access import Access
+from bascule.registry.accounts import Accounts
+from bascule.registry.doors import Daemon
 from probe_views.views_cases import digest
 
 CONFIG = """
@@ -27,7 +29,7 @@ http: {{addr: "127.0.0.1:{port}"}}
 def direct(accounts: Path = Path("/nonexistent"), **more) -> Access:
     """By http, and by no proxy."""
     client = more.pop("client", lambda: httpx2.Client(trust_env=False, timeout=10, max_redirects=3))
-    return Access(True, client, accounts, **more)
+    return Access(True, client, Accounts(accounts), sleep=lambda _: None, daemon=Daemon(), **more)
 
 
 class Registry:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bascule.core.reading import Unreadable
 from bascule.probe.views.archive import open_archive
-from bascule.probe.views.base import Unreadable
 from bascule.probe.views.stack import Budget, Layer
 from bascule.probe.views.streams import Meter, Segment
 from bascule.probe.views.tar import Kind, Member, members

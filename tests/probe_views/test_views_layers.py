@@ -5,9 +5,9 @@ import io
 
 import pytest
 
+from bascule.core.reading import Unreadable
 from bascule.probe.verdict import Word
 from bascule.probe.views.archive import open_archive
-from bascule.probe.views.base import Unreadable
 from bascule.probe.views.layers import roots
 from bascule.probe.views.stack import Budget, Layer, Stack
 from bascule.probe.views.streams import Meter, Segment

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
+from bascule.core.reading import Unreadable
 from bascule.probe.packages import installed
 from bascule.probe.verdict import Word
-from bascule.probe.views.base import Unreadable
-from bascule.probe.views.oci import reference_of
 from bascule.probe.views.registry import open_registry
+from bascule.registry.oci import reference_of
 from probe.probe_cases import NOBODY, Q35_TEXT
 from probe_views.views_cases import (
     SITE,

@@ -3,14 +3,15 @@
 import asyncio
 import base64
 import json
+from dataclasses import replace
 
 import httpx2
 import pytest
 
+from bascule.core.reading import Unreadable
 from bascule.probe.verdict import Word
-from bascule.probe.views.base import Unreadable
-from bascule.probe.views.hub import account_of
 from bascule.probe.views.registry import open_registry
+from bascule.registry.accounts import Accounts
 from probe.probe_cases import Q35_TEXT
 from probe_views.views_cases import (
     CONFIG,
@@ -225,7 +226,7 @@ def test_a_login_over_a_plain_connection_is_refused(access):
         return httpx2.Response(401, headers={"WWW-Authenticate": 'Bearer realm="http://h.x/token"'})
 
     client = lambda: httpx2.Client(transport=httpx2.MockTransport(answer))  # noqa: E731
-    secure = type(access())(False, client, access().accounts)
+    secure = replace(access(client=client), insecure=False)
     with pytest.raises(Unreadable, match="a login over a connection that isn't encrypted"):
         opened("h.x/engine:1", secure)
 
@@ -233,7 +234,7 @@ def test_a_login_over_a_plain_connection_is_refused(access):
 @pytest.mark.parametrize("text", ["", "[]", '{"auths": 5}', '{"auths": {"h.x": {"auth": "?"}}}', "[" * 100_000])
 def test_a_broken_file_of_accounts_is_none(access, tmp_path, text):
     (tmp_path / "config.json").write_text(text)
-    assert account_of(tmp_path / "config.json", ("h.x",)) == ""
+    assert Accounts(tmp_path / "config.json").of(("h.x",)) == (None, "")
 
 
 def test_a_token_does_not_follow_to_another_host(serve, access):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 from bascule.probe.views.patterns import LINE, glob_of, pattern_of
 from bascule.probe.views.streams import Meter
 from bascule.probe.views.tree import Limits, TreeView

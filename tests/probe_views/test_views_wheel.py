@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bascule.core.reading import Unreadable
 from bascule.probe.verdict import Word
-from bascule.probe.views.base import TEXT_LIMIT, Unreadable
+from bascule.probe.views.base import TEXT_LIMIT
 from bascule.probe.views.wheel import open_wheel, wheels_in
 from probe.probe_cases import NOBODY, Q35_TEXT
 from probe_views.views_cases import files_of, library, report, wheel

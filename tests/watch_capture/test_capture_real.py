@@ -21,9 +21,10 @@ from bascule.core.nouns import Node
 from bascule.errors import NodeUnreachable
 from bascule.remote.local import LocalRunner
 from bascule.remote.runner import Result
-from bascule.watch.capture import LARGEST, capture, counters_csv
+from bascule.watch.capture import LARGEST, capture
 from bascule.watch.sampler import Watched
 from bascule.watch.samples import COUNTERS, GAUGES, Sample
+from bascule.watch.samples_csv import to_csv
 
 SECRET = "verysecretvalue0123456789"
 PARTS = {"processes", "stacks", "environment", "network", "timers", "ras", "kernel", "gpus", "machine", "sockets"}
@@ -199,9 +200,9 @@ def test_python_stacks_are_there_where_py_spy_is(ranks, tmp_path):
 
 
 def test_counters_are_a_table_in_which_the_unknown_is_empty():
-    text = counters_csv([Sample(1, 12.5, {"cpu_s": 3.25, "read_bytes": 2.0**40}, busiest=("cicc", "python3"))])
+    text = to_csv([Sample(1, 12.5, {"cpu_s": 3.25, "read_bytes": 2.0**40}, busiest=("cicc", "python3"))])
     head, row, end = text.split("\n")
-    assert head.split(",") == ["at", "rank", *COUNTERS, *GAUGES, "busiest"]
+    assert head.split(",") == ["rank", "at", *COUNTERS, *GAUGES, "busiest", "sockets"]
     cells = dict(zip(head.split(","), row.split(","), strict=True))
     assert (cells["cpu_s"], cells["read_bytes"], cells["gpu_bytes"]) == ("3.25", "1099511627776", "")
     assert cells["busiest"] == "cicc python3"

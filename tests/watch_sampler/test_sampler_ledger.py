@@ -135,3 +135,14 @@ def test_caches_are_where_the_variables_of_the_rank_say():
     folders = cache_folders(env)
     assert {"/x/vllm", "/cache/sglang", "/fast/.cache/flashinfer", "~/.triton/cache"} <= set(folders)
     assert "~/.cache/vllm" in cache_folders({})
+
+
+def test_of_a_gpu_that_others_use_as_well_a_rank_has_what_its_own_processes_hold():
+    seen = "=== gpus\ngpu GPU-1, 50, 100.5, 3000\napp 7, 1000, GPU-1\n{}=== took\n=== end\n"
+    (alone,) = run(moment(process(7), dear=Dear(parse_gpus(seen.format("")))))
+    assert alone.values["gpu_bytes"] == 3000 * 1024 * 1024  # with the contexts that no process is charged for
+    (shared,) = run(moment(process(7), dear=Dear(parse_gpus(seen.format("app 8, 1500, GPU-1\n")))))
+    assert shared.values["gpu_bytes"] == 1000 * 1024 * 1024
+    untold = parse_gpus(seen.format("app 8, 1500, GPU-1\n").replace(" 1000,", " [N/A],"))
+    (whole,) = run(moment(process(7), dear=Dear(untold)))
+    assert whole.values["gpu_bytes"] == 3000 * 1024 * 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from statistics import median
 
@@ -10,6 +11,8 @@ from bascule.engines.chat import CompletionFailed, ask
 
 QUESTION = "What is 86 + 57?"
 ROUNDS = 3
+TOKENS = 512  # of one answer at most
+LONG = 30.0  # seconds after which no further round is begun: a slow service is as well measured by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,16 @@ class Speed:
     rounds: int
 
 
-async def quick(endpoint: Endpoint, *, context: int | None, rounds: int = ROUNDS) -> Speed | None:
-    """Measure a verified service; None when the engine counts no tokens or an answer fails."""
-    tokens = min(512, context // 2) if context else 512
-    ttfts, rates, count = [], [], 0
+async def quick(endpoint: Endpoint, *, context: int | None, rounds: int = ROUNDS, most: int = TOKENS) -> Speed | None:
+    """Measure a service that answers; None when the engine counts no tokens or an answer fails.
+
+    most: tokens of one answer; a model with dummy weights ends none of them by itself.
+    """
+    tokens = min(most, context // 2) if context else most
+    ttfts, rates, count, began = [], [], 0, time.monotonic()
     for _ in range(rounds):
+        if time.monotonic() - began > LONG:
+            break
         try:
             answer = await ask(endpoint.url, endpoint.model, QUESTION, max_tokens=tokens, socket=endpoint.socket)
         except CompletionFailed:
@@ -36,4 +44,4 @@ async def quick(endpoint: Endpoint, *, context: int | None, rounds: int = ROUNDS
             return None
         ttfts.append(answer.first_token_at)
         rates.append((count - 1) / max(answer.last_token_at - answer.first_token_at, 1e-6))
-    return Speed(median(ttfts), median(rates), count, rounds)
+    return Speed(median(ttfts), median(rates), count, len(rates))

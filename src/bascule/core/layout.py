@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bascule.core.nouns import Candidate, Node
 
@@ -19,6 +19,9 @@ class Place:
     node: str
     address: str
     interface: str | None
+    gpus: tuple[int, ...] | None = None  # indexes of those it may use; None = all of the machine
+    hcas: tuple[str, ...] | None = None  # RDMA ports for NCCL, DEVICE:PORT; None: left to NCCL; (): it must use sockets
+    host_id: str = ""  # what NCCL is to take for its host, where another node of the start is on the same machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,42 @@ def own_address(node: Node) -> str | None:
     return usable[0] if usable else None
 
 
+def host_ids(service: str, nodes: Sequence[Node]) -> dict[str, str]:
+    """By node, a name of its own for each node that shares a machine with another one of them.
+
+    NCCL takes two ranks for neighbours when host name and boot id are the same (NCCL 2.28, getHostHash): it refuses
+    two on one GPU, and shares memory that nodes in containers don't share. NCCL_HOSTID stands in for both.
+    """
+    machines = [_machine_of(node) for node in nodes]
+    return {
+        node.name: f"{service}-{node.name}"
+        for node, machine in zip(nodes, machines, strict=True)
+        if machine and machines.count(machine) > 1
+    }
+
+
 def nodes_of(candidate: Candidate, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes a candidate runs on, in rank order; all of them unless it names some."""
     if not candidate.nodes:
         return tuple(nodes)
     by_name = {node.name: node for node in nodes}
     return tuple(by_name[name] for name in candidate.nodes)
+
+
+def with_own_gpus(node: Node) -> Node:
+    """The node as the recipe gives it: GPUs of the machine that it doesn't name are not there for it."""
+    if node.gpus is None or node.facts.gpus is None:
+        return node
+    own = tuple(gpu for gpu in node.facts.gpus if gpu.index in node.gpus)
+    uuids = {gpu.uuid for gpu in own}
+    processes = node.facts.gpu_processes and tuple(one for one in node.facts.gpu_processes if one.gpu_uuid in uuids)
+    return replace(node, facts=replace(node.facts, gpus=own, gpu_processes=processes))
+
+
+def _machine_of(node: Node) -> str:
+    """The id of its boot, the first word of its machine_id (the network namespace follows); "" when it isn't known."""
+    words = (node.facts.machine_id or "").split()
+    return words[0] if words else ("local" if node.is_local else "")
 
 
 def _is_usable(ip: str, interface: str) -> bool:

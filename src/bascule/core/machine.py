@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LinkKind = Literal["ethernet", "wifi", "bridge", "virtual", "tunnel", "loopback", "other"]
+LinkKind = Literal["ethernet", "infiniband", "wifi", "bridge", "virtual", "tunnel", "loopback", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class GpuProcess:
     pid: int
     name: str
     memory_bytes: int | None  # None: not told
+    rank: str | None = None  # of bascule's own that it belongs to; "" = none of them; None: can't be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,14 @@ class Disk:
 
     what: Literal["docker", "cache", "run"]  # images, the hub's model cache, run folders
     path: str
-    mount: str  # two places on one mount share what is free
+    mount: str
     free_bytes: int
+    source: str = ""  # what is mounted there: a device, an export, or a word such as tmpfs
+
+    @property
+    def volume(self) -> str:
+        """Two places on one volume share what is free, whatever their mount points."""
+        return self.source if "/" in self.source else self.mount
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +125,8 @@ class NodeFacts:
     rdma: tuple[RdmaPort, ...] | None = None  # () = none there
     own_name_ip: str | None = None  # what it resolves its own hostname to; "" = nothing
     gpus: tuple[Gpu, ...] | None = None  # () = none there
-    driver: str | None = None  # of NVIDIA
-    cuda: str | None = None  # the newest that this driver runs: 13.0
+    driver: str | None = None  # of NVIDIA; "" = no GPU there
+    cuda: str | None = None  # the newest that this driver runs: 13.0; "" = no GPU there
     gpu_processes: tuple[GpuProcess, ...] | None = None
     ranks: tuple[str, ...] | None = None  # service.generation.rank of bascule's own that run there
     infiniband: bool | None = None  # /dev/infiniband is there
@@ -128,8 +135,9 @@ class NodeFacts:
     user_memlock_bytes: int | None = None  # ulimit -l of this user; -1 = unlimited
     cgroup: int | None = None  # version 1 or 2
     python3: str | None = None  # its version; "" = none there
-    clock_offset_s: float | None = None  # its clock minus ours, to half a round trip
-    round_trip_s: float | None = None  # of one short command over an open connection
+    clock_offset_s: float | None = None  # its clock minus ours
+    clock_error_s: float | None = None  # how far off that may be, either way
+    round_trip_s: float | None = None  # of one short command over an open connection; only the doctor measures it
     machine_id: str | None = None  # equal for two nodes of one machine
     unknown: Mapping[str, str] = field(default_factory=dict)
 
@@ -137,3 +145,9 @@ class NodeFacts:
     def unified(self) -> bool:
         """GPU and CPU share one memory, as on GB10: its GPUs have none of their own."""
         return bool(self.gpus) and all(gpu.memory_bytes is None for gpu in self.gpus or ())
+
+    @property
+    def sm(self) -> str:
+        """The compute capability that its GPUs share, as compilers name it; "" when there is none, or not one."""
+        found = {gpu.sm for gpu in self.gpus or ()}
+        return found.pop() or "" if len(found) == 1 else ""

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from bascule.core.machine import NodeFacts
+from bascule.core.shape import Shape, Unshaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,10 +86,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What an engine comes in: a Python environment (a path on the nodes) or an image (by digest)."""
+    """What an engine comes in: a Python environment or a folder of packages (a path), or an image (by digest)."""
 
     kind: Literal["venv", "image"]
     ref: str
+    python: str = ""  # what runs a plain folder of packages; "" = the environment or the image has its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ class Node:
     address: str | None = None  # the address the ranks use; None = found from facts
     run_dir: str | None = None
     facts: NodeFacts = field(default_factory=NodeFacts)
+    gpus: tuple[int, ...] | None = None  # indexes of those it may use; None = all of the machine
+    hcas: tuple[str, ...] | None = None  # RDMA ports for NCCL, DEVICE:PORT; None: left to NCCL; (): it must use sockets
 
     @property
     def is_local(self) -> bool:
@@ -198,6 +202,8 @@ class Model:
     parameters: int | None = None  # counted from the shapes in the weights' headers
     quantization: Quantization | None = None  # None: not quantized
     remote_code: tuple[str, ...] = ()  # classes that its own Python files bring (auto_map)
+    # What decides where it fits, or why that can't be told; None: nobody read its config.json.
+    shape: Shape | Unshaped | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +216,7 @@ class RankPlan:
     env: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)  # name in the run folder -> text
     mounts: tuple[str, ...] = ()  # paths of the node that the engine reads
+    gpus: tuple[int, ...] | None = None  # indexes of those that it gets; None = all of the machine
 
     def with_env(self, env: Mapping[str, str]) -> RankPlan:
         """The same rank with another environment."""
@@ -250,6 +257,9 @@ class RankState:
     started_at: float | None  # seconds since the epoch, the node's clock
     label: Mapping[str, str] = field(default_factory=dict)
     runtime: str = "venv"  # what it runs in: venv or image, as its artefact
+
+
+RECENT = "recent"  # a cursor that stands for the end of a log but its newest lines
 
 
 @dataclass(frozen=True, slots=True)

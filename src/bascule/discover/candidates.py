@@ -1,19 +1,16 @@
-"""From the recipe, or from what is installed on the nodes, to candidates (pure)."""
+"""From a recipe to its candidates (pure)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from bascule.core.nouns import Artefact, Candidate, Model, Setting
+from bascule.core.nouns import Artefact, Candidate, Setting
 from bascule.engines.base import settings_from_words
 from bascule.engines.catalogue import ENGINES
 from bascule.errors import RecipeError
 from bascule.recipe.schema import CandidateSpec, Recipe
-
-PREFERENCE = ("vllm", "sglang", "llamacpp", "transformers")  # fast over several nodes first
-GGUF_ONLY = ("llamacpp",)
 
 
 def from_recipe(recipe: Recipe, base: Path, words: Sequence[str] = ()) -> tuple[Candidate, ...]:
@@ -24,23 +21,10 @@ def from_recipe(recipe: Recipe, base: Path, words: Sequence[str] = ()) -> tuple[
     made: list[Candidate] = []
     for given in recipe.candidates:
         spec = given.model_copy(update={"args": [*given.args, *words]})
-        name = spec.name or f"{spec.engine}-{Path(spec.venv or spec.image or '').name}"
+        name = spec.name or f"{spec.engine}-{Path(spec.venv or spec.pythonpath or spec.image or '').name}"
         taken = sum(candidate.name.partition("#")[0] == name for candidate in made)
         made.append(_candidate(spec, f"{name}#{taken + 1}" if taken else name, recipe, base))
     return tuple(made)
-
-
-def from_environments(
-    found: Mapping[str, Sequence[str]], recipe: Recipe, words: Sequence[str], model: Model
-) -> tuple[Candidate, ...]:
-    """Candidates from environments on the nodes: engine -> folders that every node has."""
-    specs = [
-        CandidateSpec(engine=engine, venv=folder)
-        for engine in PREFERENCE
-        for folder in found.get(engine, ())
-        if (engine in GGUF_ONLY) == model.path.endswith(".gguf")
-    ]
-    return from_recipe(recipe.model_copy(update={"candidates": specs}), Path.cwd(), words)
 
 
 def resolved(path: str, base: Path) -> str:
@@ -61,13 +45,27 @@ def _candidate(spec: CandidateSpec, name: str, recipe: Recipe, base: Path) -> Ca
     return Candidate(
         name,
         spec.engine,
-        Artefact("venv", resolved(spec.venv, base)) if spec.venv else Artefact("image", spec.image or ""),
+        _artefact(spec, base),
         resolved(spec.model or recipe.model, base),
-        (*_flags(spec, name), *_variables(spec)),
+        (*_load_format(spec, name), *_flags(spec, name), *_variables(spec)),
         tuple(nodes),
         tensor,
         spec.pipeline_parallel,
     )
+
+
+def _artefact(spec: CandidateSpec, base: Path) -> Artefact:
+    if spec.pythonpath:
+        python = spec.python or "python3"
+        return Artefact("venv", resolved(spec.pythonpath, base), resolved(python, base) if "/" in python else python)
+    return Artefact("venv", resolved(spec.venv, base)) if spec.venv else Artefact("image", spec.image or "")
+
+
+def _load_format(spec: CandidateSpec, name: str) -> tuple[Setting, ...]:
+    flag = ENGINES[spec.engine].lore.load_format
+    if spec.load_format and not flag:
+        raise RecipeError("recipe", f"candidate {name}: {spec.engine} has no load_format")
+    return (Setting("flag", flag, spec.load_format),) if spec.load_format else ()
 
 
 def _flags(spec: CandidateSpec, name: str) -> tuple[Setting, ...]:

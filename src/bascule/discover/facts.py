@@ -38,6 +38,18 @@ def estimate_fact(name: str) -> frozenset[str]:
     return frozenset(_data("formats")["estimate"][name])
 
 
+def attention_fact(name: str) -> Mapping[str, int]:
+    """A table of numbers by model_type about attention."""
+    table: Mapping[str, int] = _data("formats")["attention"][name]
+    return table
+
+
+def tensor_rows() -> tuple[tuple[tuple[str, str], ...], str]:
+    """Parts of a model and patterns of the names of their tensors, and the pattern of a layer's number."""
+    found = _data("tensors")
+    return tuple((row["part"], row["pattern"]) for row in found["row"]), found["layer"]
+
+
 @cache
 def scale_names() -> re.Pattern[str]:
     """Matches names of tensors that hold scales, zero points or the like, and no parameters."""

@@ -26,7 +26,7 @@ def json_object(place: str, raw: bytes, limit: int = MAX_CONFIG) -> dict[str, An
 
 def broken(says: str, seen: object) -> ModelError:
     """The error for a file of the model that can't be meant; what was seen is shortened."""
-    return ModelError("model-broken", says, seen=_short(seen))
+    return ModelError("model-broken", says, seen=shortened(seen))
 
 
 def is_count(value: object, most: int) -> bool:
@@ -34,7 +34,8 @@ def is_count(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
-def _short(seen: object) -> str:
+def shortened(seen: object) -> str:
+    """What was seen, short enough for a sentence."""
     look = Repr()
     look.maxlevel, look.maxstring, look.maxother = 3, 80, 80
     return look.repr(seen)

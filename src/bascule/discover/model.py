@@ -12,6 +12,7 @@ from bascule.discover.estimate import estimate
 from bascule.discover.facts import model_type_of
 from bascule.discover.folder import Folder, heads, look
 from bascule.discover.jsons import MAX_CONFIG, broken
+from bascule.discover.shape import shape_of
 from bascule.discover.weights import INDEX, Head, Index, Weights, parse_index, weigh, weight_files
 from bascule.errors import ModelError
 from bascule.remote.runner import Runner
@@ -80,6 +81,7 @@ def made(
         parameters=weights.parameters,
         quantization=config.quantization,
         remote_code=config.remote_code(there),
+        shape=shape_of(config, weights),
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bascule.core.nouns import Quantization
 from bascule.discover.facts import scale_names
 from bascule.discover.jsons import broken, is_count, json_object
+from bascule.discover.tensors import Place, weigh_parts
 from bascule.errors import ModelError
 
 MAX_HEADER = 100_000_000  # bytes; safetensors reads none that is longer
@@ -39,6 +40,7 @@ class Shard:
 
     bytes: int
     parameters: int | None
+    parts: Mapping[Place, int] = field(default_factory=dict, compare=False)  # bytes by layer and part
 
 
 def header_length(head: bytes) -> int:
@@ -65,7 +67,8 @@ def parse_header(place: str, head: bytes, size: int, quantization: Quantization 
         end = ends
     _checked_size(place, 8 + length + end, size)
     counts = [parameters_of(name, dtype, count, quantization) for name, dtype, count, _, _ in tensors]
-    return Shard(end, None if None in counts else sum(count or 0 for count in counts))
+    parts = weigh_parts((name, ends - begins) for name, _, _, begins, ends in tensors)
+    return Shard(end, None if None in counts else sum(count or 0 for count in counts), parts)
 
 
 def parameters_of(name: str, dtype: str, count: int, quantization: Quantization | None) -> int | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bascule.core.nouns import Quantization
 from bascule.discover.jsons import broken, is_count, json_object
 from bascule.discover.safetensors import parse_header
+from bascule.discover.tensors import Place
 from bascule.errors import ModelError
 
 INDEX = "model.safetensors.index.json"
@@ -43,6 +45,7 @@ class Weights:
     bytes: int | None
     exact: bool = True
     parameters: int | None = None
+    parts: Mapping[Place, int] | None = field(default=None, compare=False)  # bytes by layer and part, where counted
 
 
 def parse_index(place: str, raw: bytes) -> Index:
@@ -90,7 +93,10 @@ def weigh(place: str, heads: Mapping[str, Head], quantization: Quantization | No
         return Weights(sum(head.size for head in heads.values()))
     counts = [shard.parameters for shard in read]
     total = None if None in counts else sum(count or 0 for count in counts)
-    return Weights(sum(shard.bytes for shard in read), parameters=total)
+    parts = Counter[Place]()
+    for shard in read:
+        parts.update(shard.parts)
+    return Weights(sum(shard.bytes for shard in read), parameters=total, parts=dict(parts))
 
 
 def _is_file(name: object) -> bool:

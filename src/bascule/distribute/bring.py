@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bascule import settings
 from bascule.core.nouns import Candidate, Fate, Finding, Node
 from bascule.distribute import image, present
 from bascule.distribute.images.copy import copy_image
+from bascule.distribute.images.pull import is_pullable, pull
 from bascule.distribute.weights.copy import copy_weights
 from bascule.remote.connect import Runners
 from bascule.remote.docker import ImageFacts
@@ -47,6 +49,11 @@ async def _image(delivery: Delivery) -> Finding:
     elsewhere = [node for node in delivery.givers if node.name not in held and node.facts.docker]
     held |= (await image.holdings(candidate, elsewhere, runners))[0]
     source = next((node for node in (*nodes, *elsewhere) if held.get(node.name)), None)
+    if source is None and not trouble and not settings.offline() and is_pullable(candidate.artefact.ref):
+        if failed := await pull(candidate.artefact.ref, nodes[0], runners[nodes[0].name], _teller("image", note)):
+            return failed
+        held |= (await image.holdings(candidate, nodes[:1], runners))[0]
+        source = nodes[0] if held.get(nodes[0].name) else None
     lacking = [node for node in nodes if source and _differs(held.get(node.name), held[source.name])]
     if trouble or source is None or not lacking:
         return trouble or image.compare(candidate, nodes, held)

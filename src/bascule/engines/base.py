@@ -11,8 +11,9 @@ from importlib import resources
 from typing import Any, Protocol
 
 from bascule.core.layout import Place, Start
-from bascule.core.nouns import Endpoint, RankPlan, Setting
+from bascule.core.nouns import Candidate, Endpoint, RankPlan, Setting
 
+DUMMY = "dummy"  # the load format of weights that are made up; vLLM and SGLang call it so
 READY = "ready"  # the phase in which the engine itself says that it serves
 
 
@@ -41,6 +42,7 @@ class Lore:
     aliases: Mapping[str, str]  # short spelling of a flag -> the one we use
     phases: tuple[Phase, ...]
     host_ip: str = ""  # the variable that says which address its own queues advertise; "" = there is none
+    load_format: str = ""  # the flag that says how it gets its weights; "" = there is none
 
 
 class Engine(Protocol):
@@ -71,7 +73,8 @@ def read_lore(name: str) -> Lore:
     text = resources.files("bascule.engines").joinpath(f"lore/{name}.toml").read_text()
     raw = tomllib.loads(text)
     phases = tuple(_phase(row) for row in raw["phases"])
-    return Lore(name, raw["source"], tuple(raw["packages"]), raw.get("aliases", {}), phases, raw.get("host_ip", ""))
+    told = {key: raw[key] for key in ("host_ip", "load_format") if key in raw}
+    return Lore(name, raw["source"], tuple(raw["packages"]), raw.get("aliases", {}), phases, **told)
 
 
 def settings_from_words(words: Sequence[str], lore: Lore) -> tuple[Setting, ...]:
@@ -106,14 +109,34 @@ def environment(defaults: Mapping[str, str | None], settings: Iterable[Setting],
 
 
 def address_variables(place: Place, *names: str) -> dict[str, str | None]:
-    """The variables that tell torch's Gloo and NCCL which interface to use, and others that hold the own address."""
-    by_interface: dict[str, str | None] = {"GLOO_SOCKET_IFNAME": place.interface, "NCCL_SOCKET_IFNAME": place.interface}
-    return {**dict.fromkeys(names, place.address), **by_interface}
+    """The variables that tell torch's Gloo and NCCL which interface to use, and others that hold the own address.
+
+    NCCL reads a list of prefixes, so eth1 would be eth10 as well; a "=" before it makes them whole names (NCCL's user
+    guide, Environment Variables, 2.19 to 2.29). It chooses the GID index of each port by itself: ports can differ.
+    """
+    exact = f"={place.interface}" if place.interface else None
+    by_interface: dict[str, str | None] = {"GLOO_SOCKET_IFNAME": place.interface, "NCCL_SOCKET_IFNAME": exact}
+    return {**dict.fromkeys(names, place.address), **by_interface, **_rdma_variables(place)}
+
+
+def _rdma_variables(place: Place) -> dict[str, str | None]:
+    """The ports that NCCL may use; without any it must not look for some, since those that it finds lead nowhere."""
+    if place.hcas is None:
+        return {}
+    return {"NCCL_IB_HCA": f"={','.join(place.hcas)}"} if place.hcas else {"NCCL_IB_DISABLE": "1"}
+
+
+def has_dummy_weights(candidate: Candidate, lore: Lore) -> bool:
+    """True when the engine makes the weights up: then no answer can be right, and none proves anything."""
+    told = [one.value for one in candidate.in_force if (one.kind, one.name) == ("flag", lore.load_format)]
+    return told[-1:] == [DUMMY]
 
 
 def python_of(start: Start) -> str:
-    """The interpreter of a candidate: of its Python environment, or the one that its image finds."""
+    """The interpreter of a candidate: of its Python environment, the one it names, or the one that its image finds."""
     artefact = start.candidate.artefact
+    if artefact.python:
+        return artefact.python
     return f"{artefact.ref}/bin/python" if artefact.kind == "venv" else "python3"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 CONNECT = 10.0  # seconds
-BETWEEN_CHUNKS = 120.0  # seconds without a byte until the answer is given up
+BETWEEN_CHUNKS = 300.0  # seconds without a byte until the answer is given up: the first one may compile kernels
 
 
 @dataclass

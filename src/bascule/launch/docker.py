@@ -9,6 +9,7 @@ from importlib import resources
 from bascule.core.machine import DockerFacts
 from bascule.core.nouns import Glimpse, Node, RankPlan, RankState
 from bascule.core.plain import is_secret
+from bascule.engines.baked import without_baked
 from bascule.errors import NodeTrouble
 from bascule.remote import docker, shell
 from bascule.remote.runner import Result, Runner
@@ -21,8 +22,10 @@ class DockerRuntime:
 
     async def start(self, runner: Runner, node: Node, name: str, plan: RankPlan, label: Mapping[str, str]) -> Result:
         """Create and start one container; it leaves nothing when it fails."""
-        entrypoint = await self._entrypoint(runner, node, label["artefact"])
-        script = start_script(node, name, plan, label, entrypoint)
+        image = await inspect(runner, node, label["artefact"])
+        if image:
+            plan = without_baked(plan, image.env)
+        script = start_script(node, name, plan, label, image.entrypoint if image else ())
         result = await runner.run(("sh", "-s"), stdin=script, within=120)
         return replace(result, stderr=docker.first_error(result.stderr))
 
@@ -53,16 +56,17 @@ class DockerRuntime:
         if names:
             await self._call(runner, node, "remove", *names)
 
-    async def _entrypoint(self, runner: Runner, node: Node, image: str) -> tuple[str, ...]:
-        """What the image starts by itself; nothing when it can't be read, as in a dry run."""
-        words = (*docker_of(node).command, "image", "inspect", image)
-        result = await runner.run(words, within=30)
-        return docker.parse_image(result.text).entrypoint if result.ok and result.stdout.strip() else ()
-
     async def _call(self, runner: Runner, node: Node, function: str, *words: str, within: float = 30) -> Result:
         library = resources.files("bascule.launch").joinpath("docker.sh").read_text()
         command = " ".join(docker_of(node).command)
         return await runner.run(("sh", "-s", "--", function, command, *words), stdin=library, within=within)
+
+
+async def inspect(runner: Runner, node: Node, image: str) -> docker.ImageFacts | None:
+    """What an image says of itself on a node; None when it can't be read, as in a dry run."""
+    words = (*docker_of(node).command, "image", "inspect", image)
+    result = await runner.run(words, within=30)
+    return docker.parse_image(result.text) if result.ok and result.stdout.strip() else None
 
 
 def docker_of(node: Node) -> DockerFacts:

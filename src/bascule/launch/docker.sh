@@ -9,7 +9,8 @@ list() {
   if [ -n "$ids" ]; then $1 inspect $ids; else echo "[]"; fi
 }
 
-# observe DOCKER NAME CURSOR [NAME CURSOR]...: state, and what the log gained since the time CURSOR ("-": all of it).
+# observe DOCKER NAME CURSOR [NAME CURSOR]...: state, and what the log gained since the time CURSOR ("-": all of it;
+# "recent": its last lines).
 observe() {
   docker=$1; shift
   while [ $# -ge 2 ]; do
@@ -21,7 +22,7 @@ observe() {
       *) echo "$state" >&2; continue ;; # the daemon doesn't answer: nothing is known of this rank now
     esac
     since=
-    [ "$cursor" = - ] || since="--since $cursor"
+    case "$cursor" in -) ;; recent) since="--tail 300" ;; *) since="--since $cursor" ;; esac
     log=$($docker logs --timestamps $since "bascule.$name" 2>&1 | head -c 262144; echo x)
     log=${log%x}
     echo "=== $name $state $cursor $(printf %s "$log" | wc -c)"

@@ -7,8 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bascule.core.layout import Place, Start, nodes_of, own_address
-from bascule.core.nouns import Candidate, Endpoint, LaunchPlan, Node
+from bascule.core.layout import Place, Start, host_ids, nodes_of, own_address
+from bascule.core.nouns import Candidate, Endpoint, LaunchPlan, Node, RankPlan
+from bascule.engines.base import environment
 from bascule.engines.catalogue import ENGINES
 from bascule.errors import NodeTrouble
 from bascule.remote.facts import interface_of
@@ -27,17 +28,33 @@ class Wanted:
 
 def plan_launch(candidate: Candidate, nodes: Sequence[Node], wanted: Wanted) -> LaunchPlan:
     """The ranks of one start. Raises NodeTrouble when a node has no address to tell its peers."""
+    its_nodes = nodes_of(candidate, nodes)
+    ids = host_ids(wanted.service, its_nodes)
     start = Start(
         wanted.service,
         candidate,
-        tuple(place_of(node) for node in nodes_of(candidate, nodes)),
+        tuple(replace(place_of(node), host_id=ids.get(node.name, "")) for node in its_nodes),
         wanted.port,
         wanted.rendezvous_port,
         wanted.served_name,
         wanted.context,
     )
     engine = ENGINES[candidate.engine]
-    return LaunchPlan(wanted.service, candidate, engine.ranks(start), _where_flags_say(engine.endpoint(start), start))
+    places = {place.node: place for place in start.places}
+    ranks = tuple(_with_own(rank, places[rank.node], candidate) for rank in engine.ranks(start))
+    return LaunchPlan(wanted.service, candidate, ranks, _where_flags_say(engine.endpoint(start), start))
+
+
+def _with_own(rank: RankPlan, place: Place, candidate: Candidate) -> RankPlan:
+    """The rank with what follows from its node and its artefact alone, whatever the engine; settings win."""
+    own: dict[str, str | None] = {"NCCL_HOSTID": place.host_id} if place.host_id else {}
+    if candidate.artefact.python:
+        own["PYTHONPATH"] = candidate.artefact.ref
+    if candidate.artefact.kind == "venv" and place.gpus is not None:
+        own |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
+    told = environment(own, candidate.in_force, place.node)
+    env = {**rank.env, **{name: told[name] for name in own if name in told}}
+    return replace(rank, env=env, gpus=place.gpus)
 
 
 def _where_flags_say(endpoint: Endpoint, start: Start) -> Endpoint:
@@ -63,10 +80,10 @@ def place_of(node: Node) -> Place:
             seen=", ".join(f"{a.interface} {a.ip}" for a in node.facts.addresses) or "no interface was seen",
             advice=f"say `address:` for {node.name} in the recipe",
         )
-    return Place(node.name, address, interface_of(node.facts, address))
+    return Place(node.name, address, interface_of(node.facts, address), node.gpus, node.hcas)
 
 
 def digest(plan: LaunchPlan) -> str:
     """A short name for exactly these command lines; equal digests may adopt each other's ranks."""
-    words = [[rank.rank, rank.node, rank.argv, sorted(rank.env.items())] for rank in plan.ranks]
+    words = [[rank.rank, rank.node, rank.argv, sorted(rank.env.items()), rank.gpus] for rank in plan.ranks]
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]

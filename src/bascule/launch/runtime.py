@@ -19,7 +19,7 @@ class Runtime(Protocol):
         ...
 
     async def observe(self, runner: Runner, node: Node, cursors: Mapping[str, str]) -> list[Glimpse]:
-        """One look at ranks; a cursor says where the log was left, "" is its beginning."""
+        """One look at ranks; a cursor says where the log was left: "" is its beginning, RECENT near its end."""
         ...
 
     async def find(self, runner: Runner, node: Node, service: str = "") -> list[RankState]:

@@ -53,7 +53,7 @@ class VenvRuntime:
         """See Runtime.observe; a cursor is the number of bytes of the log already read."""
         words = [word for name, cursor in cursors.items() for word in (name, cursor or "0")]
         result = await _call(runner, "observe", root_of(node), *words)
-        return parse_glimpses(result.stdout, cursors)
+        return parse_glimpses(result.stdout)
 
     async def find(self, runner: Runner, node: Node, service: str = "") -> list[RankState]:
         """See Runtime.find; from the labels in the run folders."""
@@ -82,14 +82,14 @@ def root_of(node: Node) -> str:
     return node.facts.run_dir
 
 
-def parse_glimpses(out: bytes, cursors: Mapping[str, str]) -> list[Glimpse]:
-    """Blocks of `=== NAME ALIVE EXIT BYTES`, then so many bytes of log and a newline."""
+def parse_glimpses(out: bytes) -> list[Glimpse]:
+    """Blocks of `=== NAME ALIVE EXIT BYTES OFFSET`, then so many bytes of log from OFFSET on, and a newline."""
     glimpses = []
     while out.startswith(b"=== "):
         head, _, rest = out.partition(b"\n")
-        name, alive, code, size = head.decode().split()[1:]
+        name, alive, code, size, offset = head.decode().split()[1:]
         gained, out = rest[: int(size)], rest[int(size) + 1 :]
-        cursor = str(int(cursors.get(name) or "0") + len(gained))
+        cursor = str(int(offset) + len(gained))
         glimpses.append(Glimpse(name, alive == "1", int(code) if code != "-" else None, gained, cursor))
     return glimpses
 
@@ -130,16 +130,22 @@ def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 def _leader(name: str, plan: RankPlan) -> str:
     """The rank's leader: notes who it is, runs the engine with the log as its output, notes how it ended."""
-    path = shell.line((plan.argv[0].rpartition("/")[0],)) if "/" in plan.argv[0] else ""
+    path = shell.line((":".join(_programs(plan)),))
     return (
         f"# rank {plan.rank} on {plan.node}: the leader of its process group\n"
         "trap : TERM INT HUP\n"
         'echo "$$ $(sed \'s/^.*) //\' /proc/$$/stat | cut -d " " -f 20) $(cat /proc/sys/kernel/random/boot_id)" >pid\n'
-        + (f'export PATH={path}:"$PATH"\n' if path else "")
+        + (f'export PATH={path}:"$PATH"\n' if _programs(plan) else "")
         + shell.exports({**plan.env, MARK: name})
         + f"{shell.line(plan.argv)} >log 2>&1\n"
         "echo $? >exit.new; mv exit.new exit\n"
     )
+
+
+def _programs(plan: RankPlan) -> list[str]:
+    """Folders of programs that come with the engine: those in folders of packages, and beside its interpreter."""
+    packages = [f"{folder}/bin" for folder in plan.env.get("PYTHONPATH", "").split(":") if folder]
+    return [*packages, plan.argv[0].rpartition("/")[0]] if "/" in plan.argv[0] else packages
 
 
 async def _call(runner: Runner, function: str, *words: str, within: float = 30) -> Result:

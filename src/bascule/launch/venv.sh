@@ -56,15 +56,17 @@ list() {
   return 0
 }
 
-# observe ROOT NAME OFFSET [NAME OFFSET]...: state of ranks, and what their logs gained, at most 256 KiB each.
+# observe ROOT NAME OFFSET [NAME OFFSET]...: state of ranks, and what their logs gained, at most 256 KiB each; OFFSET may
+# be `recent`: the last 64 KiB. Each block begins with a line NAME ALIVE EXIT BYTES OFFSET.
 observe() {
   root=$1; shift
   while [ $# -ge 2 ]; do
     dir=$root/$1; offset=$2; shift 2
     size=$(wc -c <"$dir/log" 2>/dev/null || echo 0)
+    [ "$offset" != recent ] || { offset=$((size - 65536)); [ "$offset" -gt 0 ] || offset=0; }
     if found=$(leader "$dir"); then alive=1; else alive=0; fi
     gained=$((size - offset)); [ "$gained" -gt 262144 ] && gained=262144; [ "$gained" -lt 0 ] && gained=0
-    echo "=== $(basename "$dir") $alive $(cat "$dir/exit" 2>/dev/null || echo -) $gained"
+    echo "=== $(basename "$dir") $alive $(cat "$dir/exit" 2>/dev/null || echo -) $gained $offset"
     [ "$gained" -gt 0 ] && tail -c "+$((offset + 1))" "$dir/log" | head -c "$gained"
     echo
   done

@@ -34,6 +34,18 @@ def service_lock(folder: Path, service: str, doing: str) -> Iterator[None]:
         file.truncate(0)
 
 
+def is_held(folder: Path, service: str) -> bool:
+    """True while a bascule works on the service."""
+    try:
+        with (folder / f"{service}.lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # nobody ever has
+    return False
+
+
 def _busy(service: str, path: str) -> Busy:
     try:
         holder = json.loads(Path(path).read_text())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from bascule.core.layout import with_own_gpus
 from bascule.core.nouns import Node, RankState
 from bascule.errors import BasculeError, NodeTrouble, NodeUnreachable, RecipeError
 from bascule.journal import Event, Journal
@@ -65,7 +66,7 @@ async def status(journal: Journal, service: Service) -> ServiceStatus:
     shown = tuple(state for state in found if current and state.generation == current.generation)
     label = current.label if current else {}
     wanted = int(label.get("ranks", 0))
-    served = current is not None and _was_served(journal, service, current)
+    served = current is not None and was_served(journal, service, current)
     return ServiceStatus(
         service.name,
         service.run,
@@ -99,7 +100,7 @@ async def reach(nodes: Sequence[Node]) -> tuple[list[Node], Runners, list[Bascul
     """The nodes that answer, with facts, their Runners, and the errors of the others."""
     runners = connect(nodes)
     results = await asyncio.gather(*(read_facts(runners[n.name], n) for n in nodes), return_exceptions=True)
-    there = [result for result in results if isinstance(result, Node)]
+    there = [with_own_gpus(result) for result in results if isinstance(result, Node)]
     failed = [result for result in results if isinstance(result, NodeUnreachable | NodeTrouble)]
     for result in results:
         if isinstance(result, BaseException) and result not in failed:
@@ -127,7 +128,9 @@ def _service(journal: Journal, name: str) -> Service:
             continue
         newest = newest or event
         for raw in event.data["nodes"]:
-            node = Node(raw["name"], raw["host"], raw["address"], raw["run_dir"])
+            gpus = raw.get("gpus")  # runs of older bascules don't have them
+            own = None if gpus is None else tuple(gpus)
+            node = Node(raw["name"], raw["host"], raw["address"], raw["run_dir"], gpus=own)
             nodes.setdefault((node.host, node.run_dir), node)
         if any(e.kind == "down" and not e.data["unreachable"] for e in journal.events(event.run)):
             break
@@ -142,11 +145,11 @@ def _distinct(nodes: Sequence[Node]) -> tuple[Node, ...]:
     for node in nodes:
         seen[node.name] = seen.get(node.name, 0) + 1
         name = node.name if seen[node.name] == 1 else f"{node.name}~{seen[node.name]}"
-        distinct.append(Node(name, node.host, node.address, node.run_dir))
+        distinct.append(replace(node, name=name))
     return tuple(distinct)
 
 
-def _was_served(journal: Journal, service: Service, current: RankState) -> bool:
+def was_served(journal: Journal, service: Service, current: RankState) -> bool:
     """True when the newest word about these ranks, since they were started, is that they serve."""
     first = int(current.generation.partition(".")[0])
     for run in range(service.run, first - 1, -1):

@@ -37,6 +37,24 @@ def run_folder_has_space(node: Node, at: datetime) -> Finding | None:
     )
 
 
+def gpus_are_there(node: Node, at: datetime) -> Finding | None:
+    """The GPUs that the recipe gives a node are in its machine; nothing is said where they could not be read."""
+    if node.gpus is None or node.facts.gpus is None:
+        return None
+    missing = sorted(set(node.gpus) - {gpu.index for gpu in node.facts.gpus})
+    if not missing:
+        return None
+    there = ", ".join(f"{gpu.index} {gpu.name}" for gpu in node.facts.gpus) or "none of these"
+    return Finding(
+        Step.PREFLIGHT,
+        Fate.CLUSTER,
+        "gpu-missing",
+        f"{node.name} has no GPU {', '.join(map(str, missing))}",
+        (Evidence(node.name, "nvidia-smi", at, f"asked for {', '.join(map(str, node.gpus))}: {there}"),),
+        advice=f"`nvidia-smi -L` there lists them; mend `gpus` of {node.name} in the recipe",
+    )
+
+
 def ports_are_free(
     head: Node, address: str, ports: Sequence[tuple[str, int]], listening: Iterable[Listener], at: datetime
 ) -> Finding | None:

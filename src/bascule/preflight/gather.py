@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from bascule.core.layout import own_address
 from bascule.core.nouns import Evidence, Fate, Finding, Node, Step
-from bascule.preflight.checks import Listener, ports_are_free, run_folder_has_space
+from bascule.preflight.checks import Listener, gpus_are_there, ports_are_free, run_folder_has_space
 from bascule.preflight.listeners import read_listeners
 from bascule.remote.connect import Runners
 
@@ -16,7 +16,7 @@ async def preflight(nodes: Sequence[Node], runners: Runners, ports: Sequence[tup
     """Check the nodes of one start, head first; ports are (recipe key, number) that the head will listen on."""
     at = datetime.now(UTC)
     for node in nodes:
-        if trouble := run_folder_has_space(node, at):
+        if trouble := run_folder_has_space(node, at) or gpus_are_there(node, at):
             return trouble
     head = nodes[0]
     listening = await read_listeners(runners[head.name], [port for _, port in ports])

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import httpx2
 
+from bascule.core.reading import Unreadable
 from bascule.errors import BasculeError, RecipeError
 from bascule.probe.catalogue_files import keep, kept
 from bascule.probe.census import Release, read_release, sum_up
 from bascule.probe.index import VERSION, Wheel, client_for, index_url, order, releases, smallest, wheels_of
 from bascule.probe.readers.base import engine_facts
-from bascule.probe.views.base import Unreadable
 from bascule.probe.views.remote_wheel import open_wheel
 
 

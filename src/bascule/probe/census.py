@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from bascule.core.reading import EXCERPT, Spot
 from bascule.probe.literal import evaluate
 from bascule.probe.packages import installed
 from bascule.probe.readers import sglang, transformers
 from bascule.probe.readers.base import Modules, engine_facts, lookup
-from bascule.probe.values import EXCERPT, Spot, Table, Unknown
+from bascule.probe.values import Table, Unknown
 from bascule.probe.views.remote_wheel import RemoteWheel
 
 NAME = re.compile(r"[\w.+/-]{1,120}")  # a key of another kind is no name that a config.json would have

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bascule.core.reading import Spot
 from bascule.probe.comparisons import compare
-from bascule.probe.values import Draft, Env, Spot, Table, Unknown
+from bascule.probe.values import Draft, Env, Table, Unknown
 
 LONGEST = 100_000  # characters or items of what is joined; nothing that names a model is longer
 

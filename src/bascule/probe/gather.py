@@ -6,26 +6,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from bascule.core.nouns import Candidate, Evidence, Finding, Model, Step
+from bascule.core.nouns import Candidate, Evidence, Finding, Model, Node, Step
+from bascule.core.reading import Spot, Unreadable
 from bascule.probe.kernels.look import look as kernels
 from bascule.probe.packages import Package, installed
 from bascule.probe.readers import READERS, Reader
-from bascule.probe.values import Spot
 from bascule.probe.verdict import BAD, Question, Report, all_alike, judge, missing, not_asked, opinion, undecided
-from bascule.probe.views.base import Unreadable, View
+from bascule.probe.views.base import View
 from bascule.probe.views.folder import FolderView, open_folder
 from bascule.probe.views.registry import RegistryView
 from bascule.remote.runner import Runner
 
 
-async def probe(candidate: Candidate, model: Model, runner: Runner, node: str, now: Callable[[], datetime]) -> Finding:
-    """Does the engine in this Python environment know this model? Raises NodeUnreachable."""
-    question = Question(candidate, model)
+async def probe(candidate: Candidate, model: Model, runner: Runner, node: Node, now: Callable[[], datetime]) -> Finding:
+    """Does the engine in this Python environment know this model, on the node's GPUs? Raises NodeUnreachable."""
+    question = Question(candidate, model, gpu=node.facts.sm)
     try:
         report = await _look(question, runner)
     except Unreadable as trouble:
         report = all_alike(question, undecided(question, trouble.why, (trouble.spot,)))
-    return finding(report, node, now())
+    return finding(report, node.name, now())
 
 
 def finding(report: Report, node: str, seen_at: datetime, prefix: str = "") -> Finding:

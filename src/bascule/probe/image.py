@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from bascule.core.nouns import Candidate, Finding, Model, Node
+from bascule.core.reading import Spot, Unreadable
 from bascule.probe.gather import finding, look_in
 from bascule.probe.kernels.lore import places, tools
 from bascule.probe.readers import READERS
 from bascule.probe.readers.base import engine_facts
-from bascule.probe.values import Spot
 from bascule.probe.verdict import GOOD, Question, Report, all_alike, missing, undecided
-from bascule.probe.views.base import Unreadable
 from bascule.probe.views.container import Missing, Target, copied, describe, mounted, unpacked
 from bascule.probe.views.folder import FolderView
 from bascule.remote.runner import Runner
@@ -25,7 +24,7 @@ async def probe_image(
     candidate: Candidate, model: Model, runner: Runner, node: Node, now: Callable[[], datetime]
 ) -> Finding:
     """Does the engine in this image know this model? One Finding; UNKNOWN when the image can't be read."""
-    question = Question(candidate, model)
+    question = Question(candidate, model, gpu=node.facts.sm)
     ref = candidate.artefact.ref
     try:
         report = await report_on(await _described(ref, runner, node), question, runner)

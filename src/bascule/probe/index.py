@@ -15,7 +15,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import httpx2
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 
 # The simple API as JSON is PEP 691, its sizes PEP 700, as HTML PEP 503, yanked files PEP 592.
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"

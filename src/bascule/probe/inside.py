@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 
+from bascule.core.reading import Spot
 from bascule.probe.targets import Files, OnNode, Probed
-from bascule.probe.values import Spot
 from bascule.probe.verdict import ARCHITECTURE_UNKNOWN, KNOWN, Judgement, Question, Report, Word
 from bascule.probe.views.folder import FolderView
 from bascule.remote.runner import Runner

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from bascule.core.reading import Spot
 from bascule.probe.expressions import bind, dict_from_call, truth, value_of
-from bascule.probe.values import PLAIN, WORK, Env, Spot, Table, TooMuch, Unknown, lines_of, spot_in
+from bascule.probe.values import PLAIN, WORK, Env, Table, TooMuch, Unknown, lines_of, spot_in
 
 HARMLESS = ("items", "keys", "values", "get", "copy")
 # Bytes of a file that is parsed: 1 MiB of the shortest statements takes 3 s and 0.6 GB of memory (Python 3.11); the

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bascule.probe.values import EXCERPT, Spot
+from bascule.core.reading import EXCERPT, Spot
 from bascule.probe.views.base import View
 
 

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from bascule.core.nouns import Node
+from bascule.core.nouns import Candidate, Finding, Model, Node
+from bascule.core.reading import Spot, Unreadable
 from bascule.errors import ProbeError
-from bascule.probe.gather import look_in
+from bascule.probe.gather import finding, look_in
 from bascule.probe.image import report_on
 from bascule.probe.readers import READERS
-from bascule.probe.values import Spot
-from bascule.probe.verdict import IMAGE_ARCHITECTURE, Judgement, Question, Report, Word, all_alike, missing
+from bascule.probe.verdict import IMAGE_ARCHITECTURE, Judgement, Question, Report, Word, all_alike, missing, undecided
 from bascule.probe.views.archive import open_archive
 from bascule.probe.views.base import View
 from bascule.probe.views.container import NoSuchTarget, Target, describe, find
 from bascule.probe.views.folder import open_folder
-from bascule.probe.views.hub import Access
-from bascule.probe.views.oci import ImageFacts
 from bascule.probe.views.registry import RegistryView, open_registry
 from bascule.probe.views.wheel import open_wheel, wheels_in
+from bascule.registry.access import Access
+from bascule.registry.oci import ImageFacts, asked_for
 from bascule.remote.runner import Runner
 
 KINDS = ("venv", "wheel", "archive", "image", "container", "registry")
+MOST_LAYER = 128 << 20  # bytes of a layer that is read without being asked for
 FOLDERS = tuple(reader.folder for reader in READERS.values())
 
 
@@ -166,6 +168,19 @@ async def open_target(
     if kind == "registry":
         return Layered(name, platform, access or Access())
     return await _image(kind, name, node, runner, (platform, access))
+
+
+async def probe_registry(candidate: Candidate, model: Model, node: Node, now: Callable[[], datetime]) -> Finding:
+    """Does the engine in an image that nobody has pulled know this model? UNKNOWN where reading it costs too much."""
+    question = Question(candidate, model)
+    docker = node.facts.docker
+    platform = f"linux/{docker.arch}" if docker else ""
+    target = Layered(asked_for(candidate.artefact.ref), platform, Access(most=MOST_LAYER))
+    try:
+        report = await target.report(question)
+    except Unreadable as trouble:
+        report = all_alike(question, undecided(question, trouble.why, (trouble.spot,)))
+    return finding(report, node.name, now(), f"{candidate.artefact.ref} ")
 
 
 async def _environment(name: str, node: Node, runner: Runner) -> Probed:

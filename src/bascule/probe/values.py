@@ -9,24 +9,11 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-EXCERPT = 200  # characters of a line that are kept
+from bascule.core.reading import EXCERPT, Spot
+
 WORK = 500_000  # steps for one file, a second at most; the largest of the real ones takes 15 000
 PLAIN = (str, int, float, bytes, type(None))  # what may be a key, and what is compared
 DICTS = ("dict", "OrderedDict")  # classes that make a dict, whatever file names them
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A place in a file, and what stands there."""
-
-    path: str  # relative to the root of the view
-    line: int | None
-    text: str = ""
-
-    @property
-    def source(self) -> str:
-        """As evidence names it."""
-        return self.path if self.line is None else f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

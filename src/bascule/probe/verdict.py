@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import Literal
 
 from bascule.core.nouns import Candidate, Fate, Model
+from bascule.core.reading import Spot
 from bascule.probe.facts import first_release, unknown_before
-from bascule.probe.values import Answer, Spot
+from bascule.probe.values import Answer
 
 KNOWN = "architecture-known"
 ARCHITECTURE_UNKNOWN = "architecture-unknown"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bascule.core.nouns import Artefact, Candidate, Model, Node, Setting
+from bascule.core.reading import Unreadable
 from bascule.discover.named import named_model
 from bascule.engines.base import Lore, settings_from_words
 from bascule.errors import ProbeError
@@ -16,10 +17,9 @@ from bascule.probe.kernels.rules import target as sm_of
 from bascule.probe.readers import READERS
 from bascule.probe.targets import Probed, no_engine, open_target
 from bascule.probe.verdict import GOOD, Judgement, Question, Report, Word, all_alike
-from bascule.probe.views.base import Unreadable
-from bascule.probe.views.hub import Access
 from bascule.probing.commands import Asked
 from bascule.recipe.words import nodes_from_words
+from bascule.registry.access import Access
 from bascule.remote.connect import connect
 from bascule.remote.facts import read_facts
 from bascule.remote.runner import Runner

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from bascule.core.decide import BUDGET
 from bascule.core.layout import API_PORT, RENDEZVOUS_PORT
+from bascule.core.nouns import Node
 from bascule.engines.catalogue import ENGINES
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -45,6 +46,13 @@ def _named(value: Any) -> Any:
     return {"name": name, "host": value}
 
 
+def _numbers(value: Any) -> Any:
+    """One number, or a text of some, as a command line has it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value]
+    return value.split() if isinstance(value, str) else value
+
+
 def _texts(value: Any) -> Any:
     """Numbers are fine as values of variables."""
     if not isinstance(value, dict):
@@ -58,7 +66,8 @@ def _text(item: Any) -> Any:
 
 Ip = Annotated[str, AfterValidator(_ip)]
 Words = Annotated[list[str], BeforeValidator(_words)]
-Variables = Annotated[dict[str, str], BeforeValidator(_texts)]
+Variables = Annotated[dict[str, str | None], BeforeValidator(_texts)]  # None: one that bascule sets is left out
+Indexes = Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_numbers), Field(min_length=1)]
 
 
 class _Part(BaseModel):
@@ -72,11 +81,25 @@ class NodeSpec(_Part):
     host: str = ""
     address: Ip | None = None
     run_dir: str | None = None
+    gpus: Indexes | None = None
+
+    @field_validator("gpus")
+    @classmethod
+    def _each_gpu_once(cls, gpus: list[int] | None) -> list[int] | None:
+        for place, index in enumerate(gpus or ()):
+            if index in (gpus or ())[:place]:
+                raise ValueError(f"GPU {index} stands twice in `gpus`")
+        return gpus
 
     @model_validator(mode="after")
     def _host_is_the_name(self) -> Self:
         self.host = self.host or self.name
         return self
+
+    def node(self) -> Node:
+        """The node, before anything was read from it."""
+        gpus = None if self.gpus is None else tuple(self.gpus)
+        return Node(self.name, self.host, self.address, self.run_dir, gpus=gpus)
 
 
 class CandidateSpec(_Part):
@@ -85,7 +108,10 @@ class CandidateSpec(_Part):
     name: Title | None = None
     engine: str
     venv: Text | None = None
+    pythonpath: Text | None = None
+    python: Text | None = None
     image: Text | None = None
+    load_format: Text | None = None
     model: Text | None = None
     nodes: list[str] | None = None
     tensor_parallel: Annotated[int, Field(ge=1)] | None = None
@@ -103,8 +129,10 @@ class CandidateSpec(_Part):
 
     @model_validator(mode="after")
     def _one_artefact(self) -> Self:
-        if (self.venv is None) == (self.image is None):
-            raise ValueError("a candidate has either `venv` or `image`")
+        if sum(one is not None for one in (self.venv, self.pythonpath, self.image)) != 1:
+            raise ValueError("a candidate has one of `venv`, `pythonpath` and `image`")
+        if self.python is not None and self.pythonpath is None:
+            raise ValueError("`python` is the interpreter for a `pythonpath`; a venv and an image have their own")
         return self
 
 

@@ -32,7 +32,7 @@ def from_words(model: str, nodes: Sequence[str], service: str | None, port: int 
 def nodes_from_words(words: Sequence[str]) -> list[Node]:
     """Nodes as they are written on a command line. Raises RecipeError."""
     recipe = _validated({"service": "nodes", "model": "/", "nodes": [_node(text) for text in words]})
-    return [Node(one.name, one.host, one.address, one.run_dir) for one in recipe.nodes]
+    return [one.node() for one in recipe.nodes]
 
 
 def override(recipe: Recipe, service: str | None, port: int | None) -> Recipe:

@@ -1,4 +1,4 @@
-"""Docker's and podman's words: pure builders of command lines, and parsers of what they print as JSON."""
+"""Docker's and podman's words: pure builders of command lines, and parsers of what they print of containers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bascule.core.machine import DockerFacts, NodeFacts
-from bascule.core.nouns import Glimpse, RankPlan, RankState
+from bascule.core.machine import NodeFacts
+from bascule.core.nouns import RECENT, Glimpse, RankPlan, RankState
 
 PREFIX = "bascule"  # of names and labels
 FOLDER = "/run/bascule"  # in the container: files of the rank
@@ -28,14 +28,6 @@ class ImageFacts:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_docker(text: str) -> DockerFacts:
-    """The section `docker` of the facts: lines `no TOOL: why`, then `ok TOOL` and the JSON of its info."""
-    for line, following in zip(text.splitlines(), [*text.splitlines()[1:], ""], strict=True):
-        if line.startswith("ok "):
-            return _engine(tuple(line.removeprefix("ok ").split()), json.loads(following))
-    raise ValueError("; ".join(line.removeprefix("no ") for line in text.splitlines()) or "nothing was printed")
-
-
 def run_words(plan: RankPlan, name: str, image: str, facts: NodeFacts, label: Mapping[str, str]) -> tuple[str, ...]:
     """`docker create` of a rank without its command: host network, no restart policy, never privileged."""
     options = [
@@ -49,12 +41,26 @@ def run_words(plan: RankPlan, name: str, image: str, facts: NodeFacts, label: Ma
         ("--log-opt", "max-size=64m"),
         ("--log-opt", "max-file=4"),
         *(("--device", "/dev/infiniband") for _ in range(bool(facts.infiniband))),
-        *(("--gpus", "all") for _ in range(bool(facts.gpus))),
+        *_gpu_options(plan, facts),
         *(("--volume", f"{path}:{path}:ro") for path in plan.mounts),
         *(("--label", f"{PREFIX}.{key}={value}") for key, value in label.items()),
         *(("--env", f"{key}={value}") for key, value in plan.env.items()),
     ]
     return ("create", *(word for option in options for word in option), image)
+
+
+def _gpu_options(plan: RankPlan, facts: NodeFacts) -> list[tuple[str, str]]:
+    """All GPUs, or those that the rank gets; the inner quotes are docker's, which reads the value as CSV.
+
+    Podman takes one device of the Container Device Interface each (podman-run(1), --device).
+    """
+    if not facts.gpus:
+        return []
+    if plan.gpus is None:
+        return [("--gpus", "all")]
+    if facts.docker and facts.docker.command[-1] == "podman":
+        return [("--device", f"nvidia.com/gpu={index}") for index in plan.gpus]
+    return [("--gpus", f'"device={",".join(map(str, plan.gpus))}"')]
 
 
 def command_words(entrypoint: Sequence[str], argv: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -92,7 +98,7 @@ def parse_glimpses(out: bytes) -> list[Glimpse]:
         head, _, rest = out.partition(b"\n")
         name, status, code, oom, cursor, size = head.decode().split()[1:]
         told, out = rest[: int(size)], rest[int(size) + 1 :]
-        gained, newest = _new_lines(told, "" if cursor == "-" else cursor)
+        gained, newest = _new_lines(told, "" if cursor in ("-", RECENT) else cursor)
         alive = status in ("running", "paused", "restarting", "created")
         exit_code = int(code) if not alive and code.lstrip("-").isdigit() and status != "missing" else None
         glimpses.append(Glimpse(name, alive, exit_code, gained, newest, oom == "true"))
@@ -108,19 +114,6 @@ def first_error(stderr: bytes) -> bytes:
 def image_arch(machine: str) -> str:
     """What images call the architecture that `uname -m` prints."""
     return _ARCHITECTURES.get(machine, machine)
-
-
-def _engine(command: tuple[str, ...], info: Mapping[str, Any]) -> DockerFacts:
-    if "host" in info and "store" in info:  # podman
-        host, store = info["host"], info["store"]
-        version = str((info.get("version") or {}).get("Version", ""))
-        return DockerFacts(command, version, store.get("graphDriverName", ""), store.get("graphRoot", ""), host["arch"])
-    if errors := info.get("ServerErrors"):
-        raise ValueError(f"{' '.join(command)}: {errors[0]}")
-    pairs = dict(pair for pair in info.get("DriverStatus") or [] if len(pair) == 2)
-    store = "containerd" if "io.containerd.snapshotter" in str(pairs.get("driver-type", "")) else info.get("Driver", "")
-    arch = image_arch(info.get("Architecture", ""))
-    return DockerFacts(command, info.get("ServerVersion", ""), store, info.get("DockerRootDir", ""), arch)
 
 
 def _is_wrapper(entrypoint: Sequence[str]) -> bool:

@@ -64,10 +64,15 @@ def _nodes(story: Narrator, event: Event) -> Iterator[Say]:
         parts = [facts["arch"] or "?", f"{facts['cores'] or '?'} cores"]
         if facts["memory_bytes"]:
             parts.append(f"{facts['memory_bytes'] / 2**30:.0f} GiB")
-        parts += facts["gpus"] or []
+        parts += [_gpu(gpu) for gpu in facts["gpus"] or []]
         yield Say("node", f"{node['name']}   {node['host']}   {' · '.join(parts)}")
         for what, why in facts["unknown"].items() if story.whole else ():
             yield Say("", f"{node['name']}   {what} could not be read: {why}", "dim")
+
+
+def _gpu(gpu: Plain | str) -> str:
+    """Journals of before had its name alone."""
+    return gpu if isinstance(gpu, str) else " ".join(filter(None, (gpu["name"], gpu["sm"])))
 
 
 def _model(story: Narrator, event: Event) -> Iterator[Say]:
@@ -150,7 +155,7 @@ def _finding(story: Narrator, event: Event) -> Iterator[Say]:
         if step == "watch":
             yield Say("  ready", f"{_since(story, event)}", "good")
         elif step == "verify":
-            yield Say("  verify", finding["says"], "good")
+            yield Say("  verify", finding["says"], "bad" if finding["code"] == "not-verified" else "good")
         elif story.whole:
             yield Say(f"  {step}", finding["says"])
     else:
@@ -179,7 +184,9 @@ def _adopted(story: Narrator, event: Event) -> Iterator[Say]:
 
 def _served(story: Narrator, event: Event) -> Iterator[Say]:
     endpoint = event.data["endpoint"]
-    yield Say("serving", f"{endpoint['url']}   model {endpoint['model']}", "good")
+    verified = event.data.get("verified", True)
+    told = "" if verified else "   (dummy weights: not verified)"
+    yield Say("serving", f"{endpoint['url']}   model {endpoint['model']}{told}", "good" if verified else "bad")
 
 
 def _speed(story: Narrator, event: Event) -> Iterator[Say]:

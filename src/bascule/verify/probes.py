@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bascule.core.nouns import Fate
 from bascule.engines.chat import Answer
 
+FINISHED = ("stop", "length")
 TAGS = re.compile(r"</?think>|<\|[a-z_]+\|>|</?tool_call>")
 
 
@@ -72,6 +73,26 @@ def reasoning_apart(asked: Sum, answer: Answer, thinks: bool) -> Outcome:
         return Outcome(Fate.HOPELESS, "reasoning-missing", "the model thinks, but no reasoning field comes back")
     where = f"reasoning in `{answer.reasoning_field}`" if answer.reasoning else "no reasoning, none expected"
     return Outcome(Fate.OK, "reasoning-apart", where)
+
+
+def completed(answer: Answer) -> Outcome:
+    """A whole completion: tokens that came one after another, an end with a reason, and their number.
+
+    It says nothing about what they mean. Tokens that have no text, such as marks, are counted and not seen.
+    """
+    lacks = [
+        what
+        for what, there in (
+            ("a finish_reason", answer.finish_reason in FINISHED),
+            ("a count of tokens in usage", bool(answer.completion_tokens)),
+            ("chunks of a stream", len(answer.raw) > 1),
+        )
+        if not there
+    ]
+    if lacks:
+        return Outcome(Fate.HOPELESS, "completion-malformed", f"the completion lacks {', '.join(lacks)}")
+    says = f"{answer.completion_tokens} tokens in {len(answer.raw)} chunks, ended by `{answer.finish_reason}`"
+    return Outcome(Fate.OK, "completed", says)
 
 
 CHECKS: Sequence[Callable[[Sum, Answer, bool], Outcome]] = (no_leaked_tags, reasoning_apart, right_answer)

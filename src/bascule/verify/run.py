@@ -9,9 +9,11 @@ from pathlib import Path
 
 from bascule.core.nouns import Endpoint, Evidence, Fate, Finding, Step
 from bascule.engines.chat import Answer, CompletionFailed, ask
-from bascule.verify.probes import CHECKS, Sum, sums
+from bascule.verify.probes import CHECKS, Sum, completed, sums
 
 MAX_TOKENS = 2048
+SHAPE_TOKENS = 32
+NOT_VERIFIED = "not-verified"
 
 
 async def verify(
@@ -37,6 +39,25 @@ async def verify(
     if not thinks:
         says = says.replace("reasoning apart, ", "")
     return _finding(Fate.OK, "verified", says, evidence)
+
+
+async def verify_shape(endpoint: Endpoint, head: str, *, context: int | None, folder: Path) -> Finding:
+    """Verify what can be of a service with made-up weights: a completion streams. It is never called verified.
+
+    The finding is OK, since no more was asked for, and its code says that no answer was looked at.
+    """
+    tokens = min(SHAPE_TOKENS, context // 2) if context else SHAPE_TOKENS
+    asked = sums(0)[0]
+    try:
+        answer = await ask(endpoint.url, endpoint.model, asked.question, max_tokens=tokens, socket=endpoint.socket)
+    except CompletionFailed as failed:
+        return _not_answered(asked, failed, endpoint, head)
+    (folder / "answer0.sse").write_text("\n".join(answer.raw) + "\n")
+    seen, outcome = _seen(asked, answer, endpoint, head), completed(answer)
+    if outcome.fate is not Fate.OK:
+        return _finding(outcome.fate, outcome.code, outcome.says, (seen,))
+    says = f"not verified: dummy weights can't be right; a completion streams: {outcome.says}"
+    return _finding(Fate.OK, NOT_VERIFIED, says, (seen,))
 
 
 def _not_answered(asked: Sum, failed: CompletionFailed, endpoint: Endpoint, head: str) -> Finding:

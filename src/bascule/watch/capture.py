@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +12,11 @@ from pathlib import Path
 
 from bascule.core.nouns import Node
 from bascule.errors import BasculeError
-from bascule.remote.runner import Runner
+from bascule.remote.runner import Result, Runner
 from bascule.watch.masking import hide_in_plain, hide_secrets, secret_values
 from bascule.watch.sampler import Sampler, Watched
-from bascule.watch.samples import COUNTERS, GAUGES, Sample
+from bascule.watch.samples import Sample
+from bascule.watch.samples_csv import to_csv
 
 WITHIN = 15.0  # seconds for all of it
 PART_WITHIN = 5.0  # seconds for each of its parts
@@ -82,7 +81,7 @@ async def capture(
         for part, text in one.parts.items()
     ]
     taken = [sample for one in takings for sample in one.samples]
-    files.append(_write(place, "counters.csv", counters_csv([*samples, *taken]), secrets))
+    files.append(_write(place, "counters.csv", to_csv([*samples, *taken]), secrets))
     missing = {f"{one.name} {part}": why for one in takings for part, why in one.missing.items()}
     if missing:
         files.append(
@@ -91,15 +90,9 @@ async def capture(
     return Captured(place, tuple(files), tuple(taken), missing)
 
 
-def counters_csv(samples: Iterable[Sample]) -> str:
-    """One line per Sample; what was not read is empty."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(("at", "rank", *COUNTERS, *GAUGES, "busiest"))
-    for one in samples:
-        row = [f"{one.values[name]:.15g}" if name in one.values else "" for name in (*COUNTERS, *GAUGES)]
-        table.writerow((f"{one.at:.3f}", one.rank, *row, " ".join(one.busiest)))
-    return text.getvalue()
+async def read_part(runner: Runner, *words: str) -> str:
+    """One part alone, as a node prints it. Raises NodeUnreachable; what can't be read says why."""
+    return (await _call(runner, words, PART_WITHIN)).stdout[:LARGEST].decode(errors="replace")
 
 
 async def _take(taking: _Taking) -> None:
@@ -160,9 +153,8 @@ def _wanted(taking: _Taking, pids: Mapping[int, tuple[int, ...]]) -> list[tuple[
 
 
 async def _part(taking: _Taking, name: str, words: Sequence[str]) -> None:
-    script = resources.files("bascule.watch").joinpath("capture.sh").read_text()
     try:
-        result = await taking.runner.run(("sh", "-s", "--", *words), stdin=script, within=taking.within)
+        result = await _call(taking.runner, words, taking.within)
     except BasculeError as trouble:
         taking.missing[name] = trouble.seen or trouble.says
         return
@@ -173,6 +165,11 @@ async def _part(taking: _Taking, name: str, words: Sequence[str]) -> None:
     if result.stdout:
         text = result.stdout[:LARGEST].decode(errors="replace")
         taking.parts[name] = _HEXADECIMAL.sub(_dotted, text) if name == "network.txt" else text
+
+
+async def _call(runner: Runner, words: Sequence[str], within: float) -> Result:
+    script = resources.files("bascule.watch").joinpath("capture.sh").read_text()
+    return await runner.run(("sh", "-s", "--", *words), stdin=script, within=within)
 
 
 def _dotted(found: re.Match[str]) -> str:
@@ -206,7 +203,7 @@ def _secrets_of(taking: _Taking) -> set[str]:
 
 
 def _socket_lines(samples: Sequence[Sample]) -> str:
-    rows = [(one.rank, socket) for one in samples for socket in one.sockets]
+    rows = [(one.rank, socket) for one in samples for socket in one.sockets or ()]
     return "".join(f"rank {rank} {one.state} {one.local} {one.remote}".rstrip() + "\n" for rank, one in rows)
 
 

@@ -37,10 +37,12 @@ processes() {
 stacks() {
   seconds=$1; shift
   echo "Python processes of $#:"
+  tool=
+  for pid in "$@"; do tool=$(py_spy "$pid") && break; done # engines rename processes: not each of them tells
   for pid in "$@"; do
     program=$(readlink "/proc/$pid/exe" 2>&1) || { echo "process $pid: its program can not be read"; continue; }
     case ${program##*/} in *python*) ;; *) continue ;; esac
-    tool=$(py_spy "$pid") || { echo "py-spy is neither on the node nor beside the engine: no Python stacks"; return 0; }
+    [ -n "$tool" ] || { echo "py-spy is neither on the node nor beside the engine: no Python stacks"; return 0; }
     echo "process $pid, by $tool"
     timeout -k 1 "$seconds" "$tool" dump --nonblocking --pid "$pid" 2>&1 </dev/null | head -c 60000
   done
@@ -49,7 +51,10 @@ stacks() {
 py_spy() {
   command -v py-spy && return 0
   word=$(tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | head -n 1)
-  [ -x "${word%/*}/py-spy" ] && echo "${word%/*}/py-spy"
+  [ -x "${word%/*}/py-spy" ] && echo "${word%/*}/py-spy" && return 0
+  packages=$(tr '\0' '\n' <"/proc/$1/environ" 2>/dev/null | sed -n 's/^PYTHONPATH=//p' | head -n 1)
+  packages=${packages%%:*} # a plain folder of packages has its programs in bin
+  [ -n "$packages" ] && [ -x "$packages/bin/py-spy" ] && echo "$packages/bin/py-spy"
 }
 
 # network PEER...: names, addresses, and the way to each peer.
@@ -92,8 +97,9 @@ except OSError as trouble: print(trouble)' "$host" 2>&1
   return 0
 }
 
-# kernel: the end of the kernel log.
+# kernel: the node's time, then the end of the kernel log.
 kernel() {
+  echo "== now $(date '+%a %b %e %H:%M:%S %Y')"
   if log=$(dmesg -T 2>&1); then printf '%s\n' "$log" | tail -n 300; return 0; fi
   echo "dmesg: $(printf '%s\n' "$log" | tail -n 1)"
   if command -v journalctl >/dev/null 2>&1; then journalctl -k -n 300 --no-pager 2>&1

@@ -31,17 +31,28 @@ class LogLine:
     text: str
 
 
-def diagnose(lines: Sequence[LogLine], died: str, places: Sequence[Place]) -> Finding:
-    """The Finding about a start that ended; `died` says what was seen of the processes themselves."""
-    diagnosis = judge([_told(rank, own) for rank, own in _by_rank(lines)])
-    line = _line_of(lines, diagnosis) if diagnosis.kind not in _SILENT else None
+def diagnose(lines: Sequence[LogLine], died: str, places: Sequence[Place], dead: Sequence[int] = ()) -> Finding:
+    """The Finding about ranks that ended; `died` says what was seen of the processes themselves.
+
+    Where nobody said an error, the last words of the `dead` are quoted, the first one's first.
+    """
+    diagnosis, line = _said(lines)
     if line and diagnosis.failure and not diagnosis.failure.cascade:
         return _finding(diagnosis.failure, diagnosis, line, places)
-    line = line or next((line for line in reversed(lines) if line.text.strip()), None)
+    own = (line for rank in dead for line in reversed(lines) if line.rank == rank)
+    line = line or next((line for line in (*own, *reversed(lines)) if line.text.strip()), None)
     if line is None:
         evidence = Evidence("", "state of the ranks", datetime.now().astimezone(), died)
         return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", f"{died}, without a word", (evidence,))
     return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", f"{died}: {_short(line.text)}", (_evidence(line),))
+
+
+def what_was_said(lines: Sequence[LogLine], places: Sequence[Place]) -> Finding | None:
+    """The first error of all ranks that is no consequence, when the catalogue knows it; None: nobody said one."""
+    diagnosis, line = _said(lines)
+    if line is None or diagnosis.failure is None or diagnosis.failure.cascade:
+        return None
+    return _finding(diagnosis.failure, diagnosis, line, places)
 
 
 def diagnose_silence(lines: Sequence[LogLine], places: Sequence[Place]) -> Finding | None:
@@ -56,6 +67,12 @@ def diagnose_silence(lines: Sequence[LogLine], places: Sequence[Place]) -> Findi
 def weaknesses(lines: Sequence[LogLine]) -> tuple[Failure, ...]:
     """What works in a start that came up, but worse than it could, as sockets where there is RDMA."""
     return judge([_told(rank, own) for rank, own in _by_rank(lines)]).degraded
+
+
+def _said(lines: Sequence[LogLine]) -> tuple[Diagnosis, LogLine | None]:
+    """The diagnosis, and the line that says the error; None where silence alone speaks."""
+    diagnosis = judge([_told(rank, own) for rank, own in _by_rank(lines)])
+    return diagnosis, _line_of(lines, diagnosis) if diagnosis.kind not in _SILENT else None
 
 
 def _by_rank(lines: Sequence[LogLine]) -> Iterator[tuple[int, list[LogLine]]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bascule.core.layout import Place
-from bascule.core.nouns import Evidence, Fate, Finding, Glimpse, Step
+from bascule.core.nouns import RECENT, Evidence, Fate, Finding, Glimpse, Step
 from bascule.engines.base import Lore
 from bascule.errors import NodeUnreachable
 from bascule.watch.budgets import Facts, within_s
@@ -25,6 +27,10 @@ LOOK_EVERY = 1.0  # seconds; a dead rank is to be seen within 5
 PATIENCE = 60.0  # seconds a node may be out of reach before the run is given up; its ranks may well go on
 TELL_SLOW = 30.0  # seconds without a new line after which it is told what moves
 LAST_WORDS = 3.0  # seconds to wait for the other ranks' logs after one died
+LOOK_WITHIN = 2.0  # seconds that a look waits for a slow node; what it tells later is taken up by the next look
+KILLED = (137, -9)  # exit status of a rank that was killed, as a shell and as a parent tells it
+WORKER_KILLED = "exit code: -9"  # vLLM and SGLang of a process of theirs
+KEPT_LINES = 20_000  # of all ranks, while a service is followed that may run for months
 
 
 # Given a node and where each rank's log was left, one look at the ranks there.
@@ -45,6 +51,8 @@ class Rank:
     out_of_memory: bool = False
     rest: bytes = b""
     log_bytes: int = 0
+    seen_at: float = 0.0  # when its node last told of it
+    ended_at: float = math.inf  # when it was seen to have ended
     standing: Standing | None = None  # what its counters say; None until they were read
 
 
@@ -55,17 +63,19 @@ class Follower:
     lore: Lore
     places: Sequence[Place]  # in rank order
     look_at: Look
-    folder: Path  # evidence of this attempt
+    folder: Path | None  # evidence of this attempt; None: no log is kept beside the newest lines
     on_phase: Callable[[Rank], None]
     on_end: Callable[[Rank], None]
     on_look: Callable[[Sequence[Rank]], None]
     on_verdict: Callable[[Judgement], None] = lambda _: None
     on_weakness: Callable[[Failure], None] = lambda _: None
     vigil: Vigil | None = None  # None: only the logs are watched
+    patience: float = PATIENCE
     ranks: list[Rank] = field(default_factory=list)
-    lines: list[LogLine] = field(default_factory=list)
+    lines: MutableSequence[LogLine] = field(default_factory=list)
     lost_since: dict[str, float] = field(default_factory=dict)  # nodes that don't answer
     told: tuple[object, ...] = ()  # the last verdict
+    _looks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # that a node has not ended yet
 
     def begin(self, names: Sequence[str]) -> None:
         """Take up these ranks, in rank order, from the start of their logs."""
@@ -77,12 +87,34 @@ class Follower:
         for rank in self.ranks:
             self.on_phase(rank)
 
+    def resume(self, names: Sequence[str]) -> None:
+        """Take up ranks that serve, in rank order: the end of their logs, and of what follows the newest lines."""
+        now, serves = time.monotonic(), len(self.lore.phases) - 1
+        self.lines = deque(self.lines, maxlen=KEPT_LINES)
+        self.ranks = [
+            Rank(
+                number,
+                place.node,
+                name,
+                replace(begin(self.lore.phases, now), index=serves),
+                cursor=RECENT,
+                seen_at=now,
+            )
+            for number, (place, name) in enumerate(zip(self.places, names, strict=True))
+        ]
+
     async def until_ready(self) -> Finding:
         """OK once the head says that it serves; else what stopped it: a rank that died, or a phase over its time."""
+        try:
+            return await self._until_ready()
+        finally:
+            await self.close()
+
+    async def _until_ready(self) -> Finding:
         while True:
             await self.look()
             if any(not rank.alive for rank in self.ranks):
-                return await self._died()
+                return await self.died()
             if self.ranks[0].progress.is_ready:
                 for weakness in weaknesses(self.lines):
                     self.on_weakness(weakness)
@@ -93,18 +125,34 @@ class Follower:
 
     async def until_death(self) -> Finding:
         """Returns only when a rank has died."""
-        while all(rank.alive for rank in self.ranks):
-            await asyncio.sleep(LOOK_EVERY)
-            await self.look()
-        return await self._died()
+        try:
+            while all(rank.alive for rank in self.ranks):
+                await asyncio.sleep(LOOK_EVERY)
+                await self.look()
+            return await self.died()
+        finally:
+            await self.close()
 
     async def look(self) -> None:
-        """One look at every node."""
+        """One look at every node; one that is slow, or hangs, doesn't keep the others from being seen."""
         by_node: dict[str, list[Rank]] = {}
         for rank in self.ranks:
             by_node.setdefault(rank.node, []).append(rank)
-        await asyncio.gather(*(self._look_at(node, ranks) for node, ranks in by_node.items()))
+        for node, ranks in by_node.items():
+            if node not in self._looks:
+                self._looks[node] = asyncio.create_task(self._look_at(node, ranks))
+        if self._looks:
+            await asyncio.wait(self._looks.values(), timeout=LOOK_WITHIN)
+        for node in [node for node, look in self._looks.items() if look.done()]:
+            self._looks.pop(node).result()
         self.on_look(self.ranks)
+
+    async def close(self) -> None:
+        """End looks that are under way."""
+        for look in self._looks.values():
+            look.cancel()
+        await asyncio.gather(*self._looks.values(), return_exceptions=True)
+        self._looks.clear()
 
     async def _look_at(self, node: str, ranks: list[Rank]) -> None:
         cursors = {rank.name: rank.cursor for rank in ranks}
@@ -112,26 +160,29 @@ class Follower:
             by_name = {glimpse.name: glimpse for glimpse in await self.look_at(node, cursors)}
         except NodeUnreachable:
             since = self.lost_since.setdefault(node, time.monotonic())
-            if time.monotonic() - since > PATIENCE:
+            if time.monotonic() - since > self.patience:
                 raise
             return
         self.lost_since.pop(node, None)
         for rank in ranks:
             if glimpse := by_name.get(rank.name):
+                rank.seen_at = time.monotonic()
                 ended = rank.alive and not glimpse.alive
                 rank.alive, rank.exit_code, rank.cursor = glimpse.alive, glimpse.exit_code, glimpse.cursor
                 rank.out_of_memory = glimpse.out_of_memory
                 self._take(rank, glimpse.gained)
                 if ended:
+                    rank.ended_at = time.monotonic()
                     self.on_end(rank)
 
     def _take(self, rank: Rank, gained: bytes) -> None:
         if not gained:
             return
         rank.log_bytes += len(gained)
-        with (self.folder / f"rank{rank.number}.log").open("ab") as log:
-            log.write(gained)
-        *whole, rank.rest = (rank.rest + gained).replace(b"\r", b"\n").split(b"\n")
+        if self.folder:
+            with (self.folder / f"rank{rank.number}.log").open("ab") as log:
+                log.write(gained)
+        *whole, rank.rest = split_lines(rank.rest + gained)
         now, at = time.monotonic(), datetime.now(UTC)
         for raw in whole:
             text = raw.decode(errors="replace")
@@ -141,15 +192,28 @@ class Follower:
             if rank.progress.phase != before:
                 self.on_phase(rank)
 
-    async def _died(self) -> Finding:
+    async def died(self) -> Finding:
         """Let the other ranks say their last words, then name the first error of all."""
-        dead = [rank for rank in self.ranks if not rank.alive]
+        dead = sorted((rank for rank in self.ranks if not rank.alive), key=lambda rank: rank.ended_at)
         until = time.monotonic() + LAST_WORDS
         while time.monotonic() < until:
             await asyncio.sleep(LOOK_EVERY)
             await self.look()
         died = ", ".join(f"rank {rank.number} on {rank.node} ended {how_it_ended(rank)}" for rank in dead)
-        return diagnose(self.lines, died, self.places)
+        if starved := next((rank for rank in dead if rank.out_of_memory), None):
+            return _out_of_memory(starved, died)
+        lines = [*self.lines, *[line for rank in dead for line in await self._of_the_kernel(rank)]]
+        return diagnose(sorted(lines, key=lambda line: line.at), died, self.places, [rank.number for rank in dead])
+
+    async def _of_the_kernel(self, rank: Rank) -> list[LogLine]:
+        """What the kernel says of a rank that was killed: it leaves no words of its own."""
+        words = (line.text for line in self.lines if line.rank == rank.number)
+        if self.vigil is None or not (
+            rank.exit_code in (None, *KILLED) or any(WORKER_KILLED in text for text in words)
+        ):
+            return []
+        said = await self.vigil.kernel_says(rank.node)
+        return [LogLine(at, rank.number, rank.node, text) for at, text in said]
 
     def _ready(self) -> Finding:
         head = self.ranks[0]
@@ -202,6 +266,20 @@ class Follower:
                 seen = Evidence(rank.node, f"log of rank {rank.number}", datetime.now(UTC), progress.last_line[:200])
                 return Finding(Step.WATCH, Fate.UNKNOWN, "phase-over-time", says, (seen,))
         return None
+
+
+def split_lines(log: bytes) -> list[bytes]:
+    """Lines as they end with LF, CR LF or CR, as bars that are drawn over themselves do; the last one has not ended."""
+    held = log.endswith(b"\r")  # its LF may be still to come
+    lines = log.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return [*lines[:-1], lines[-1] + b"\r"] if held else lines
+
+
+def _out_of_memory(rank: Rank, died: str) -> Finding:
+    """The memory that its container may have, or its node has, was not enough."""
+    seen = Evidence(rank.node, f"container of rank {rank.number}", datetime.now(UTC), "State.OOMKilled is true")
+    advice = "give the engine less memory (context, cache), free some on the node, or lift the container's limit"
+    return Finding(Step.WATCH, Fate.HOPELESS, "kernel-oom", died, (seen,), advice=advice, scope="candidate")
 
 
 def how_it_ended(rank: Rank) -> str:

@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from bascule.watch.readings import Gpus, Process, Reading
-from bascule.watch.samples import Sample, Socket
+from bascule.watch.samples import REQUESTS, Sample, Socket
 
 TICK = 0.01  # seconds: USER_HZ is 100 on every Linux that an engine runs on, time(7)
 BUSIEST = 4  # names
@@ -34,7 +34,8 @@ class Dear:
 
     gpus: Gpus | None = None
     cache_bytes: int | None = None
-    sockets: tuple[Socket, ...] = ()
+    sockets: tuple[Socket, ...] | None = None
+    requests: tuple[int, float] | None = None  # that wait at its API, and since when by the watcher's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +122,28 @@ def _gauges(moment: Moment) -> dict[str, float]:
         found["memory_bytes"] = moment.page * sum(one.pages for one in alive)
     if moment.dear.cache_bytes is not None:
         found["cache_bytes"] = moment.dear.cache_bytes
+    if moment.dear.requests is not None:
+        found |= zip(REQUESTS, map(float, moment.dear.requests), strict=True)
     return found | _gpu_gauges(moment.dear.gpus or Gpus(), {one.pid for one in alive}, moment.alone)
 
 
 def _gpu_gauges(seen: Gpus, pids: set[int], alone: bool) -> dict[str, float]:
     """Of the GPUs on which the rank computes; of all of them when it is alone and nobody is known to compute.
 
-    GB10 tells no memory of the GPU (`[N/A]`), only that of each process.
+    GB10 tells no memory of the GPU (`[N/A]`), only that of each process. Of a GPU that others use as well, only what
+    the rank's own processes hold is its memory.
     """
     own = [app for app in seen.apps if app.pid in pids]
     wanted = {app.uuid for app in own}
     gpus = [gpu for gpu in seen.gpus if gpu.uuid in wanted or (alone and not seen.apps)]
     percents = [gpu.percent for gpu in gpus if gpu.percent is not None]
     told = [app.bytes for app in own if app.bytes is not None]
+    others = any(app.uuid in wanted and app.pid not in pids for app in seen.apps)
+    held = {"gpu_bytes": sum(told)} if told else {}
     return {
         **({"gpu_percent": max(percents)} if percents else {}),
         **_sum("gpu_watts", [gpu.watts for gpu in gpus]),
-        **(_sum("gpu_bytes", [gpu.bytes for gpu in gpus]) or ({"gpu_bytes": sum(told)} if told else {})),
+        **((held if others else {}) or _sum("gpu_bytes", [gpu.bytes for gpu in gpus]) or held),
     }
 
 

@@ -158,6 +158,15 @@ def parse_sockets(text: str) -> dict[int, Sockets]:
     return {rank: Sockets(mine, tuple(rows.get(rank, ()))) for rank, mine in whole.items()}
 
 
+def parse_requests(text: str) -> tuple[int, float] | None:
+    """The answer of `requests`: how many wait, and for how many seconds the first; None where that isn't told.
+
+    Raises Garbled.
+    """
+    rows = [_numbers(rest, 2) for _, rest in _lines(text, "requests", "waiting")]
+    return (rows[0][0], rows[0][1] / 1000) if rows else None
+
+
 def taken(text: str) -> float:
     """CPU seconds that an answer says it took, shell and children: the last two lines of `times`; 0 if it says none."""
     _, _, behind = text.partition("=== took\n")

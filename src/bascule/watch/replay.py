@@ -103,10 +103,11 @@ class _Play:
     def sockets(self) -> Sockets | None:
         """The newest of each rank; None when none were recorded of any."""
         newest = {
-            rank: next((sample.sockets for sample in reversed(history.samples) if sample.sockets), ())
+            rank: next((one.sockets for one in reversed(history.samples) if one.sockets is not None), None)
             for rank, history in self._history.items()
         }
-        return newest if any(newest.values()) else None
+        known = {rank: sockets for rank, sockets in newest.items() if sockets is not None}
+        return known or None
 
 
 def _alive(history: Mapping[int, Sequence[Sample]], progress: Mapping[int, Progress]) -> dict[int, bool | None]:

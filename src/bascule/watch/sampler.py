@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Literal
 
@@ -22,7 +22,14 @@ from bascule.watch.sockets import about_peers
 LOOK_EVERY = 2.0  # seconds: a look takes 7 ms of one core for a rank of 60 processes
 WITHIN = 8.0  # seconds that a look may take
 # Seconds between two looks at least. With SHARE, all parts together stay below 1 % of a core.
-AT_LEAST: Mapping[str, float] = {"roots": 10.0, "marks": 30.0, "sockets": 12.0, "gpus": 5.0, "caches": 10.0}
+AT_LEAST: Mapping[str, float] = {
+    "roots": 10.0,
+    "marks": 30.0,
+    "sockets": 12.0,
+    "gpus": 5.0,
+    "caches": 10.0,
+    "requests": 5.0,
+}
 SHARE = 0.002  # of one core that each of these may take: one that took 40 ms comes again after 20 s
 CACHE_SECONDS = 1.0  # that the sizes of one rank's caches may take
 _COMMENT = re.compile(r"^\s*#.*\n", re.MULTILINE)
@@ -38,6 +45,7 @@ class Watched:
     runtime: Literal["venv", "image"] = "venv"
     interface: str | None = None  # that carries its address; None: all of the node but the loopback
     caches: tuple[str, ...] = ()  # folders, see cache_folders()
+    api_port: int | None = None  # whose connections are to be looked at; None: it has none, or nobody asks yet
 
 
 @dataclass
@@ -101,7 +109,7 @@ class Sampler:
         dear = self._dear.get(rank.rank, Dear())
         moment = Moment(rank.rank, at, reading, seen.page, seen.rdma, len(self.ranks) == 1, dear)
         self._ledgers[rank.rank], sample = enter(self._ledgers.get(rank.rank, Ledger()), moment)
-        self._dear[rank.rank] = Dear(dear.gpus, dear.cache_bytes)  # sockets are told once
+        self._dear[rank.rank] = replace(dear, sockets=None)  # they are told once
         found = [one.pid for one in reading.processes]
         self._pids[rank.rank] = tuple(sorted(found, key=lambda pid: (pid != (reading.root or (0,))[0], pid)))
         return sample
@@ -150,9 +158,12 @@ class Sampler:
             case "marks":
                 return venvs
             case "gpus":
-                return ["all"] if self.node.facts.gpus != () else []
+                own = ",".join(map(str, self.node.gpus or ())) or "all"
+                return [own] if self.node.facts.gpus != () else []
             case "sockets":
                 return [word for one in self.ranks for word in self._socket_words(one)]
+            case "requests":
+                return [str(one.api_port) for one in self.ranks if one.api_port]
             case _:
                 return self._cache_words()
 
@@ -181,12 +192,12 @@ class Sampler:
     def take_gpus(self, text: str) -> None:
         """The GPUs of the node, for all ranks."""
         gpus = readings.parse_gpus(text)
-        self._keep(lambda dear, rank: Dear(gpus, dear.cache_bytes, dear.sockets))
+        self._keep(lambda dear, rank: replace(dear, gpus=gpus))
 
     def take_caches(self, text: str) -> None:
         """The sizes of their caches."""
         sizes = readings.parse_caches(text)
-        self._keep(lambda dear, rank: Dear(dear.gpus, sizes.get(rank), dear.sockets))
+        self._keep(lambda dear, rank: replace(dear, cache_bytes=sizes.get(rank)))
 
     def take_sockets(self, text: str) -> None:
         """Their sockets; of a whole network, those that say something about peers."""
@@ -194,7 +205,14 @@ class Sampler:
             rank: one.sockets if one.mine else about_peers(one.sockets, self.peers)
             for rank, one in readings.parse_sockets(text).items()
         }
-        self._keep(lambda dear, rank: Dear(dear.gpus, dear.cache_bytes, found.get(rank, ())))
+        self._keep(lambda dear, rank: replace(dear, sockets=found.get(rank)))
+
+    def take_requests(self, text: str) -> None:
+        """What waits at the API of the one rank that has it."""
+        found, now = readings.parse_requests(text), self.clock()
+        asked = {one.rank for one in self.ranks if one.api_port}
+        since = None if found is None else (found[0], now - found[1])
+        self._keep(lambda dear, rank: replace(dear, requests=since if rank in asked else None))
 
     def _keep(self, change: Callable[[Dear, int], Dear]) -> None:
         self._dear = {one.rank: change(self._dear.get(one.rank, Dear()), one.rank) for one in self.ranks}
@@ -206,6 +224,7 @@ _TAKE: Mapping[str, Callable[[Sampler, str], None]] = {
     "gpus": Sampler.take_gpus,
     "caches": Sampler.take_caches,
     "sockets": Sampler.take_sockets,
+    "requests": Sampler.take_requests,
 }
 
 

@@ -167,17 +167,21 @@ marks() {
   ended
 }
 
-# gpus: all GPUs of the node and what computes on them; a value that a GPU does not report is printed as it says.
+# gpus INDEXES: these GPUs of the node, or all, and what computes on them; a value that a GPU does not report is
+# printed as it says.
 gpus() {
   echo "=== gpus"
-  ask_gpus gpu --query-gpu=uuid,utilization.gpu,power.draw,memory.used
-  ask_gpus app --query-compute-apps=pid,used_memory,gpu_uuid
+  ask_gpus gpu --query-gpu=uuid,utilization.gpu,power.draw,memory.used "$1"
+  ask_gpus app --query-compute-apps=pid,used_memory,gpu_uuid "$1"
   ended
 }
 
 ask_gpus() {
-  timeout -k 1 5 nvidia-smi "$2" --format=csv,noheader,nounits 2>/dev/null </dev/null | head -n 200 |
-    while IFS= read -r line; do echo "$1 $line"; done
+  tag=$1; which=$3
+  set -- "$2"
+  [ "$which" = all ] || set -- "$@" -i "$which"
+  timeout -k 1 5 nvidia-smi "$@" --format=csv,noheader,nounits 2>/dev/null </dev/null | head -n 200 |
+    while IFS= read -r line; do echo "$tag $line"; done
 }
 
 # caches SECONDS RANK ROOT FOLDERS...: KiB in the folders (with colons) of a rank; those of a container by its root.
@@ -240,6 +244,23 @@ sockets_of() {
       close(file)
     }
     END { table("/proc/" root "/net/tcp"); table("/proc/" root "/net/tcp6"); print "network", rank, (readable ? "mine" : "any") }'
+}
+
+# requests PORT: how many connections to the API have sent something and got nothing since, and the milliseconds since
+# the first of them did; nothing where there is no `ss`, which leaves out what is 0.
+requests() {
+  echo "=== requests"
+  # shellcheck disable=SC2016
+  command -v ss >/dev/null 2>&1 && ss -tniH state established sport = ":$1" 2>/dev/null </dev/null | head -n 4000 | awk '
+    /bytes_received:/ {
+      split("", value)
+      for (i = 1; i <= NF; i++) if (split($i, part, ":") == 2) value[part[1]] = part[2]
+      if (value["bytes_sent"] > 0 && value["lastrcv"] + 0 >= value["lastsnd"] + 0) next
+      count++
+      if (value["lastrcv"] + 0 > longest) longest = value["lastrcv"] + 0
+    }
+    END { print "waiting", count + 0, longest + 0 }'
+  ended
 }
 
 # The CPU time of this shell and of its children, as `times` prints it, so that a dear look can be made less often.

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 # Counters only grow while a rank lives; gauges go up and down. Names are columns of the CSV that evidence keeps.
 COUNTERS = ("log_bytes", "cpu_s", "read_bytes", "written_bytes", "net_rx_bytes", "net_tx_bytes", "rdma_bytes")
-GAUGES = ("memory_bytes", "gpu_bytes", "gpu_percent", "gpu_watts", "cache_bytes", "processes", "compilers", "stopped")
+REQUESTS = ("requests", "request_since")  # that wait at the head's API, and when the first came by the watcher's clock
+GAUGES = (
+    "memory_bytes",
+    "gpu_bytes",
+    "gpu_percent",
+    "gpu_watts",
+    "cache_bytes",
+    "processes",
+    "compilers",
+    "stopped",
+    *REQUESTS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,5 +37,5 @@ class Sample:
     rank: int
     at: float  # seconds of the watcher's clock
     values: Mapping[str, float]  # by the names above; bytes, seconds, percent, watts
-    sockets: tuple[Socket, ...] = ()
+    sockets: tuple[Socket, ...] | None = None  # None: not read at this look
     busiest: tuple[str, ...] = field(default=())  # names of the processes that used most CPU since the last look

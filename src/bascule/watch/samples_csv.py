@@ -26,8 +26,7 @@ def to_csv(samples: Iterable[Sample], *, header: bool = True) -> str:
         writer.writerow(COLUMNS)
     for sample in samples:
         values = [f"{sample.values[name]:.15g}" if name in sample.values else "" for name in NAMES]
-        sockets = " ".join(f"{one.state},{one.local},{one.remote}" for one in sample.sockets)
-        writer.writerow((sample.rank, f"{sample.at:.3f}", *values, " ".join(sample.busiest), sockets))
+        writer.writerow((sample.rank, f"{sample.at:.3f}", *values, " ".join(sample.busiest), _words(sample.sockets)))
     return text.getvalue()
 
 
@@ -61,8 +60,16 @@ def _sample(row: Mapping[str, str]) -> Sample:
     rank = row["rank"] or ""
     if not (rank.isascii() and rank.isdigit() and len(rank) < 7):
         raise ValueError(f"rank {rank[:20]!r} is no number")
-    sockets = tuple(Socket(*word.split(",")) for word in (row.get("sockets") or "").split() if word.count(",") == 2)
+    words = (row.get("sockets") or "").split()
+    sockets = tuple(Socket(*word.split(",")) for word in words if word.count(",") == 2) if words else None
     return Sample(int(rank), _finite(row["at"]), values, sockets, tuple((row.get("busiest") or "").split()))
+
+
+def _words(sockets: tuple[Socket, ...] | None) -> str:
+    """`-` is that there is none, an empty cell that they were not read."""
+    if sockets is None:
+        return ""
+    return " ".join(f"{one.state},{one.local},{one.remote}" for one in sockets) or "-"
 
 
 def _finite(text: str | None) -> float:

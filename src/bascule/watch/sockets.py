@@ -118,7 +118,7 @@ def lonely(samples: Iterable[Sample], seats: Sequence[Seat]) -> tuple[Lonely, ..
     newest = {rank: rows[-1] for rank, rows in _by_rank(samples).items()}
     found = []
     for seat in seats:
-        sockets = newest[seat.rank].sockets if seat.rank in newest else ()
+        sockets = (newest[seat.rank].sockets or ()) if seat.rank in newest else ()
         used = {one.local for one in sockets if one.state == "ESTABLISHED"}
         own = {address.ip for address in seat.addresses} - {seat.address}
         found += [
@@ -132,7 +132,7 @@ def lonely(samples: Iterable[Sample], seats: Sequence[Seat]) -> tuple[Lonely, ..
 
 def _by_rank(samples: Iterable[Sample]) -> dict[int, list[Sample]]:
     by_rank: dict[int, list[Sample]] = {}
-    for sample in sorted((one for one in samples if one.sockets), key=lambda one: one.at):
+    for sample in sorted((one for one in samples if one.sockets is not None), key=lambda one: one.at):
         by_rank.setdefault(sample.rank, []).append(sample)
     return by_rank
 
@@ -154,7 +154,7 @@ def _tries(rows: Sequence[Sample]) -> list[tuple[str, float]]:
 
 
 def _tried(sample: Sample) -> set[str]:
-    return {one.remote for one in sample.sockets if one.state == "SYN-SENT"}
+    return {one.remote for one in sample.sockets or () if one.state == "SYN-SENT"}
 
 
 def _owner(ip: str, seat: Seat, seats: Sequence[Seat], newest: dict[int, Sample], remote: str) -> Seat | None:
@@ -206,7 +206,7 @@ def _connected(other: str, peer: Seat, seat: Seat, newest: dict[int, Sample]) ->
 
 
 def _established(sample: Sample | None) -> list[Socket]:
-    return [one for one in sample.sockets if one.state == "ESTABLISHED"] if sample else []
+    return [one for one in sample.sockets or () if one.state == "ESTABLISHED"] if sample else []
 
 
 def _share_network(ip: str, peer: Seat, seat: Seat) -> bool:
@@ -223,7 +223,7 @@ def _listens(sample: Sample | None, endpoint: str) -> bool:
         return False
     port = endpoint.rpartition(":")[2]
     wanted = {endpoint, f"0.0.0.0:{port}", f"[::]:{port}"}
-    return any(one.state == "LISTEN" and one.local in wanted for one in sample.sockets)
+    return any(one.state == "LISTEN" and one.local in wanted for one in sample.sockets or ())
 
 
 def _is_loopback(endpoint: str) -> bool:

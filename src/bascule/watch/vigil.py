@@ -6,15 +6,16 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bascule.core.nouns import Evidence, Fate, Finding, Node, Setting, Step
 from bascule.errors import BasculeError
 from bascule.remote.runner import Runner
-from bascule.watch.budgets import Facts
-from bascule.watch.capture import Captured, capture
+from bascule.watch.budgets import Facts, learned
+from bascule.watch.capture import Captured, capture, read_part
 from bascule.watch.history import History
+from bascule.watch.kernel import out_of_memory
 from bascule.watch.phases import Progress
 from bascule.watch.sampler import LOOK_EVERY, Sampler, Watched
 from bascule.watch.samples import Sample
@@ -35,8 +36,8 @@ class Vigil:
     seats: Sequence[Seat]
     nodes: Mapping[str, Node]
     runners: Mapping[str, Runner]
-    folder: Path  # evidence of this attempt
-    host_ip: str  # the variable that tells an engine which address to advertise; "" = it has none
+    folder: Path | None  # evidence of this attempt; None: nothing is kept until there is reason to
+    host_ip: str = ""  # the variable that tells an engine which address to advertise; "" = it has none
     facts: Facts = field(default_factory=Facts)
     _samplers: dict[str, Sampler] = field(default_factory=dict)
     _shells: dict[str, SteadyRunner] = field(default_factory=dict)
@@ -57,12 +58,22 @@ class Vigil:
 
     def judge(self, progress: Mapping[int, Progress], alive: Mapping[int, bool | None]) -> Judgement:
         """How the start stands now."""
-        history = {rank: one.samples for rank, one in self._histories.items()}
-        return judge(history, progress, alive, self.facts, time.monotonic())
+        self.facts = learned(self.facts, self.samples)
+        return judge(self.samples, progress, alive, self.facts, time.monotonic())
+
+    @property
+    def samples(self) -> dict[int, tuple[Sample, ...]]:
+        """What was counted, by rank, in order of time."""
+        return {rank: one.samples for rank, one in self._histories.items()}
+
+    @property
+    def pids(self) -> dict[int, tuple[int, ...]]:
+        """The processes of each rank at the last look, its first one in front."""
+        return {rank: pids for sampler in self._samplers.values() for rank, pids in sampler.pids.items()}
 
     async def finding(self, judgement: Judgement) -> Finding:
         """The Finding about a start that stands still; evidence is taken from all nodes before anything is stopped."""
-        taken = await self._capture()
+        taken = await self.capture()
         recent = [s for one in self._histories.values() for s in one.samples if s.at > time.monotonic() - SOCKETS_FROM]
         proven = unreachable([*recent, *(taken.samples if taken else ())], self.seats)
         if proven:
@@ -75,6 +86,25 @@ class Vigil:
         if code == "rank-spinning":
             says = f"busy, and nothing comes of it since {judgement.since_s:.0f} s: {judgement.says}"
         return Finding(Step.WATCH, Fate.UNKNOWN, code, says, tuple(seen))
+
+    async def capture(self) -> Captured | None:
+        """Evidence from all nodes; None where it can't be written here: that must not hide what was found."""
+        assert self.folder is not None
+        nodes = [self.nodes[name] for name in self._by_node() if self.nodes[name].facts.run_dir]
+        samples = [sample for one in self._histories.values() for sample in one.samples]
+        try:
+            return await capture(self.watched, nodes, self.runners, self.folder, samples)
+        except OSError:
+            return None
+
+    async def kernel_says(self, node: str) -> list[tuple[datetime, str]]:
+        """What the kernel of a node said of memory that ran out, just now; nothing where that can't be read."""
+        try:
+            text = await read_part(self.runners[node], "kernel")
+        except BasculeError:
+            return []
+        now = datetime.now(UTC)
+        return [(now - timedelta(seconds=ago), line) for ago, line in out_of_memory(text)]
 
     async def close(self) -> None:
         """End what is read in the background."""
@@ -92,6 +122,8 @@ class Vigil:
         return found
 
     async def _look_at(self, name: str) -> list[Sample]:
+        if self.nodes[name].facts.run_dir is None:
+            return []  # it has not answered yet
         if name not in self._samplers:
             peers = [seat.address for seat in self.seats if seat.node != name]
             node = self.nodes[name]
@@ -103,17 +135,12 @@ class Vigil:
             return []  # the follower tells that the node is lost
 
     def _keep(self, samples: Sequence[Sample]) -> None:
+        if self.folder is None:
+            return
         path = self.folder / "samples.csv"
         text = to_csv(samples, header=not path.exists())
         with path.open("a") as file:
             file.write(text)
-
-    async def _capture(self) -> Captured | None:
-        nodes = [self.nodes[name] for name in self._by_node()]
-        try:
-            return await capture(self.watched, nodes, self.runners, self.folder)
-        except OSError:
-            return None  # a full disk here must not hide what was found
 
     def _unreachable(self, proven: Unreachable, judgement: Judgement) -> Finding:
         """An advertised address that a peer can't reach; the rank that advertises it is told another one."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bascule.core.reading import Spot
 from bascule.probe.kernels.lore import Place, driver_for, need
 from bascule.probe.kernels.rules import Tally, describe, labels
-from bascule.probe.values import Spot
 from bascule.probe.verdict import KERNELS_MISSING, Judgement, Question, Word
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from bascule.core.reading import EXCERPT, Spot, Unreadable
 from bascule.probe.kernels.judge import Findings, Part, Remark, judge, unknown
 from bascule.probe.kernels.lore import Places, places, tools
 from bascule.probe.kernels.rules import tally, target
-from bascule.probe.values import EXCERPT, Spot
 from bascule.probe.verdict import KERNELS_MISSING, Judgement, Question, Word, not_asked
-from bascule.probe.views.base import Unreadable, View
+from bascule.probe.views.base import View
 
 
 async def look(view: View, question: Question) -> Judgement:

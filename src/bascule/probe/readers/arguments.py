@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from bascule.core.reading import Spot
 from bascule.probe.literal import parse
-from bascule.probe.values import Draft, Spot, Unknown, lines_of, spot_in
+from bascule.probe.values import Draft, Unknown, lines_of, spot_in
 
 MARKERS = ("A", "Annotated")  # SGLang writes `name: A[type, "help"]` or `name: A[type, Arg(…)]`
 

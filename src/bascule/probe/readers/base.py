@@ -10,9 +10,10 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from bascule.core.reading import EXCERPT, Spot
 from bascule.probe.literal import evaluate
 from bascule.probe.packages import Package, same_name
-from bascule.probe.values import EXCERPT, Answer, Draft, Spot, Table, Unknown, ask, lines_of
+from bascule.probe.values import Answer, Draft, Table, Unknown, ask, lines_of
 from bascule.probe.verdict import Answers, Question
 from bascule.probe.views.base import View, ere
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from bascule.core.layout import API_PORT, RENDEZVOUS_PORT, Place, Start
 from bascule.core.nouns import Candidate
+from bascule.core.reading import Spot
 from bascule.engines.base import settings_from_words
 from bascule.engines.catalogue import ENGINES
-from bascule.probe.values import Answer, Spot, Table, ask
+from bascule.probe.values import Answer, Table, ask
 
 
 def asked(candidate: Candidate) -> dict[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bascule.core.reading import Spot
 from bascule.probe.facts import gguf_architecture
 from bascule.probe.gguf import HEAD, NotGguf, architecture
 from bascule.probe.packages import Package
 from bascule.probe.readers.base import reader_of
-from bascule.probe.values import Answer, Spot
+from bascule.probe.values import Answer
 from bascule.probe.verdict import Answers, Question
 from bascule.probe.views.base import View, ere
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from bascule.core.reading import Spot
 from bascule.probe.packages import Package
 from bascule.probe.readers.base import Modules, any_of, engine_facts, no_architecture, reader_of
 from bascule.probe.readers.transformers import knows_model_type
-from bascule.probe.values import Answer, Spot, Table
+from bascule.probe.values import Answer, Table
 from bascule.probe.verdict import Answers, Question
 from bascule.probe.views.base import View, ere
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bascule.core.nouns import Quantization
+from bascule.core.reading import Spot
 from bascule.probe.readers.arguments import Source
 from bascule.probe.readers.base import Modules, any_of
-from bascule.probe.values import Answer, Spot, Table
+from bascule.probe.values import Answer, Table
 
 ROW = Mapping[str, Any]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from bascule.core.reading import Spot
 from bascule.probe.literal import parse
 from bascule.probe.packages import Package
 from bascule.probe.readers import arguments, flags, quantization
 from bascule.probe.readers.base import Modules, engine_facts, no_architecture, reader_of
 from bascule.probe.readers.transformers import backend_takes, knows_model_type
-from bascule.probe.values import Answer, Draft, Spot, Table, Unknown, ask, lines_of, spot_in
+from bascule.probe.values import Answer, Draft, Table, Unknown, ask, lines_of, spot_in
 from bascule.probe.verdict import Answers, Question
 from bascule.probe.views.base import Found, View, ere, word
 

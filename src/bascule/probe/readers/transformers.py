@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from bascule.core.reading import EXCERPT, Spot
 from bascule.probe.facts import Known, known, looked_at, unknown_before
 from bascule.probe.literal import evaluate
 from bascule.probe.packages import Package, admits, admits_only_from, installed, stays_below
 from bascule.probe.readers.base import Modules, any_of, engine_facts, no_architecture, reader_of
 from bascule.probe.readers.quantization import row_of
-from bascule.probe.values import EXCERPT, Answer, Spot, Unknown, ask
+from bascule.probe.values import Answer, Unknown, ask
 from bascule.probe.verdict import Answers, Question
 from bascule.probe.views.base import View, ere
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bascule.core.reading import Spot
 from bascule.probe.packages import Package
 from bascule.probe.readers import arguments, flags, quantization
 from bascule.probe.readers.base import Modules, any_of, engine_facts, lookup, no_architecture, reader_of
 from bascule.probe.readers.transformers import backend_takes, knows_model_type
-from bascule.probe.values import Answer, Draft, Spot, Table, Unknown, ask, lines_of
+from bascule.probe.values import Answer, Draft, Table, Unknown, ask, lines_of
 from bascule.probe.verdict import Answers, Question
 from bascule.probe.views.base import View
 

@@ -10,9 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 from bascule.probe.views.layers import Blob, LayeredFiles, LayeredView, Source
-from bascule.probe.views.oci import (
+from bascule.probe.views.piped import PARTS, Bundle, Indexed, streamed
+from bascule.probe.views.stack import inside
+from bascule.probe.views.streams import CHUNK, GZIP, ZSTD, Meter, Pipe, Reader, Segment, explained
+from bascule.probe.views.tar import Kind, members
+from bascule.registry.oci import (
     LONGEST_JSON,
     ImageFacts,
     choose,
@@ -21,10 +25,6 @@ from bascule.probe.views.oci import (
     json_value,
     parts_of,
 )
-from bascule.probe.views.piped import PARTS, Bundle, Indexed, streamed
-from bascule.probe.views.stack import inside
-from bascule.probe.views.streams import CHUNK, GZIP, ZSTD, Meter, Pipe, Reader, Segment, explained
-from bascule.probe.views.tar import Kind, members
 
 MOST_PARTS = 20_000
 DEEPEST_INDEX = 3  # indexes within indexes

@@ -6,20 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from bascule.core.reading import Spot
 from bascule.probe.kernels.fatbin import Library
-from bascule.probe.values import EXCERPT, Spot
 
 TEXT_LIMIT = 16 * 1024 * 1024  # bytes; a longer file is no source text
 HITS_PER_FILE = 20
-
-
-class Unreadable(Exception):
-    """Something is there and can't be read, or nothing came back: no answer, which is neither yes nor no."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}")
-        self.spot = Spot(path, None, why[:EXCERPT])
-        self.why = why
 
 
 @dataclass(frozen=True, slots=True)

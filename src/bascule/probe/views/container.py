@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 from bascule.probe.views.folder import FolderView
 from bascule.remote.runner import Result, Runner
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from bascule.core.reading import EXCERPT, Spot, Unreadable
 from bascule.probe.kernels import wire
 from bascule.probe.kernels.fatbin import Library
-from bascule.probe.values import EXCERPT, Spot
-from bascule.probe.views.base import HITS_PER_FILE, TEXT_LIMIT, Found, Unreadable
+from bascule.probe.views.base import HITS_PER_FILE, TEXT_LIMIT, Found
 from bascule.remote.runner import Result, Runner
 
 NO_COMMAND = 127  # exit status of a shell, and of timeout

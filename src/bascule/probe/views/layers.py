@@ -9,13 +9,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from bascule.probe.views.base import TEXT_LIMIT, Unreadable
-from bascule.probe.views.oci import ImageFacts
+from bascule.core.reading import Unreadable
+from bascule.probe.views.base import TEXT_LIMIT
 from bascule.probe.views.patterns import glob_of, is_glob
 from bascule.probe.views.stack import Budget, Layer, Stack
 from bascule.probe.views.streams import CHUNK, Checked, Meter, Reader, drain, explained, unpacked
 from bascule.probe.views.tar import Body, Kind, Member, members
 from bascule.probe.views.tree import TreeView
+from bascule.registry.oci import ImageFacts
 
 DISTRIBUTIONS = "*.dist-info"
 LONGEST_RECORD = 8 << 20  # bytes; the one of torch has 2 MB

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 from bascule.probe.views.layers import Source, indexed, keeps_for, kept
-from bascule.probe.views.oci import LONGEST_JSON
 from bascule.probe.views.stack import Budget, Layer, inside
 from bascule.probe.views.streams import CHUNK, Checked, Meter, Reader, Segment, Tally, drain, explained, unpacked
 from bascule.probe.views.tar import Body, Kind, Member, members
+from bascule.registry.oci import LONGEST_JSON
 
 # What the first entry of an image's archive may be called; any other one begins a root file system.
 PARTS = re.compile(r"blobs(/.*)?|[0-9a-f]{64}([./].*)?|manifest\.json|index\.json|oci-layout|repositories")

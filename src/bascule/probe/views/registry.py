@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
-from bascule.probe.views.base import Unreadable
-from bascule.probe.views.hub import Access, Hub
 from bascule.probe.views.layers import Blob, LayeredFiles, LayeredView
-from bascule.probe.views.oci import ImageFacts, choose, facts_of, parts_of, reference_of
-from bascule.probe.views.streams import Meter
-
-DEEPEST_INDEX = 3  # indexes within indexes
+from bascule.probe.views.streams import Meter, Reader
+from bascule.registry.access import Access
+from bascule.registry.image import RemoteImage, fetch
+from bascule.registry.oci import Descriptor, ImageFacts, reference_of
+from bascule.registry.repository import Repository
+from bascule.registry.troubles import NOT_READ, RegistryTrouble
 
 
 class RegistryView(LayeredView):
@@ -37,21 +39,26 @@ async def open_registry(reference: str, package: str, platform: str, access: Acc
 
 
 def _open(reference: str, package: str, platform: str, by: tuple[Access, Meter]) -> RegistryView:
-    name = reference_of(reference)
-    hub = Hub(name, *by)
-    manifest, digest = hub.manifest(name.version)
-    for _ in range(DEEPEST_INDEX):
-        if "manifests" not in manifest:
-            break
-        manifest, digest = hub.manifest(choose(manifest, platform, str(name)).digest)
-    if manifest.get("schemaVersion") == 1:
-        raise Unreadable(str(name), "a manifest of version 1, which is not read here")
-    config, layers = parts_of(manifest, str(name))
-    facts = facts_of(hub.config(config.digest), digest)
-    blobs = [
-        Blob(f"layer {place} of {len(layers)} ({row.digest[:19]})", partial(hub.blob, row.digest), row.digest, row.size)
-        for place, row in enumerate(layers, 1)
-    ]
-    view = RegistryView(LayeredFiles(reference, blobs[::-1], package, facts, by[1]), facts)
-    view.sizes = tuple(row.size for row in layers)
+    access, meter = by
+    repository = Repository(reference_of(reference), access, meter.count)
+    image = fetch(repository, platform)
+    blobs = [_blob(repository, image, place, row) for place, row in enumerate(image.layers, 1)]
+    view = RegistryView(LayeredFiles(reference, blobs[::-1], package, image.facts, meter), image.facts)
+    view.sizes = tuple(row.size for row in image.layers)
     return view
+
+
+def _blob(repository: Repository, image: RemoteImage, place: int, row: Descriptor) -> Blob:
+    name = f"layer {place} of {len(image.layers)} ({row.digest[:19]})"
+    return Blob(name, partial(_layer, repository, row, name), row.digest, row.size)
+
+
+@contextmanager
+def _layer(repository: Repository, row: Descriptor, name: str) -> Iterator[Reader]:
+    """A layer's bytes; one that is larger than was allowed is not asked for."""
+    most = repository.access.most
+    if most is not None and row.size > most:
+        why = f"{name} has {row.size / 1e6:,.0f} MB, and layers are read up to {most / 1e6:,.0f} MB"
+        raise RegistryTrouble(NOT_READ, repository.name, why, repository.reference.host)
+    with repository.blob(row.digest) as body:
+        yield body

@@ -14,9 +14,8 @@ from typing import IO
 
 import httpx2
 
+from bascule.core.reading import EXCERPT, Unreadable
 from bascule.probe.index import Wheel
-from bascule.probe.values import EXCERPT
-from bascule.probe.views.base import Unreadable
 from bascule.probe.views.streams import Meter
 
 TAIL = 128 * 1024  # bytes at the end that are read first: for a zip, the end record and often its table of contents

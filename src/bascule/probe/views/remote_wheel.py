@@ -14,8 +14,8 @@ from typing import IO
 
 import httpx2
 
+from bascule.core.reading import Unreadable
 from bascule.probe.index import Wheel
-from bascule.probe.views.base import Unreadable
 from bascule.probe.views.remote_file import RemoteFile
 from bascule.probe.views.streams import CHUNK, Reader
 from bascule.probe.views.tree import TreeView

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 from bascule.probe.views.tar import Kind, Member
 
 HIDES, HIDES_ALL = ".wh.", ".wh..wh..opq"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 
 CHUNK = 1 << 20  # bytes that are read at once
 FREE_GROWTH = 256 << 20  # bytes that any small archive may unpack to

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, ParamSpec, Protocol, TypeVar
 
+from bascule.core.reading import EXCERPT, Spot, Unreadable
 from bascule.probe.kernels.fatbin import Library, read_library
-from bascule.probe.values import EXCERPT, Spot
-from bascule.probe.views.base import HITS_PER_FILE, TEXT_LIMIT, Found, Unreadable
+from bascule.probe.views.base import HITS_PER_FILE, TEXT_LIMIT, Found
 from bascule.probe.views.patterns import LINE, STRING, Pattern, glob_of, is_glob, pattern_of
 from bascule.probe.views.streams import CHUNK, Meter, Reader, explained
 

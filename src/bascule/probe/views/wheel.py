@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 from bascule.probe.views.streams import CHUNK, Meter, Reader
 from bascule.probe.views.tree import TreeView
 

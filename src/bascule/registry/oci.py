@@ -7,10 +7,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
 from importlib import resources
 from typing import Any
 
-from bascule.probe.views.base import Unreadable
+from bascule.core.reading import Unreadable
 
 LONGEST_JSON = 4 << 20  # bytes of a manifest or config, the limit that the OCI distribution specification sets
 MOST_LAYERS = 1000  # Docker itself stops at 127
@@ -30,6 +32,21 @@ class Reference:
     repository: str
     version: str  # its digest, or else its tag
     accounts: tuple[str, ...]  # under which Docker's config keeps the account
+    registry: str = ""  # as people name it: docker.io
+
+    @property
+    def familiar(self) -> str:
+        """Its name without a version, as one gives it to docker: docker.io is left out."""
+        known = registries()
+        short = self.repository.removeprefix(f"{known['hosts'].get(self.registry, {}).get('implied', '')}/")
+        return short if self.registry == known["default"] else f"{self.registry}/{self.repository}"
+
+    @property
+    def publisher(self) -> str:
+        """Who publishes it: `docker.io/NAMESPACE` where anybody may, else the registry, which is somebody's own."""
+        if self.registry not in registries()["public"]:
+            return self.registry
+        return f"{self.registry}/{self.repository.partition('/')[0]}"
 
     def __str__(self) -> str:
         return f"{self.host}/{self.repository}{'@' if ':' in self.version else ':'}{self.version}"
@@ -57,6 +74,8 @@ class ImageFacts:
     command: tuple[str, ...] = ()
     history: tuple[str, ...] = ()  # the commands that made it, the oldest first
     digest: str = ""  # of the manifest, where there is one
+    created: datetime | None = None
+    diff_ids: tuple[str, ...] = ()  # digests of its layers as they unpack, the lowest first
 
     @property
     def platform(self) -> str:
@@ -69,13 +88,35 @@ def reference_of(text: str) -> Reference:
     match = _REFERENCE.fullmatch(text)
     if not match or len(text) > 1000:
         raise Unreadable(text[:200], "is no name of an image")
-    known = tomllib.loads(resources.files("bascule.probe").joinpath("data/registries.toml").read_text())
+    known = registries()
     name = match["host"] or known["default"]
     host = known["hosts"].get(name, {"api": name, "accounts": [name, f"https://{name}", f"https://{name}/v1/"]})
     path = match["path"]
     if "implied" in host and "/" not in path:
         path = f"{host['implied']}/{path}"
-    return Reference(host["api"], path, match["digest"] or match["tag"] or "latest", tuple(host["accounts"]))
+    return Reference(host["api"], path, match["digest"] or match["tag"] or "latest", tuple(host["accounts"]), name)
+
+
+def pinned_tag(name: str, digest: str) -> str:
+    """A local tag that can only mean the image of this digest; unlike a digest it survives a copy between machines."""
+    return f"{without_version(name)}:{digest.replace(':', '-')}"
+
+
+def asked_for(ref: str) -> str:
+    """What a registry is asked for: a tag that was made by pinned_tag() stands for its digest."""
+    return re.sub(r":sha256-([0-9a-f]{64})$", r"@sha256:\1", ref)
+
+
+def without_version(name: str) -> str:
+    """The name alone, without a tag and a digest."""
+    return re.sub(r"(:[^:/@]+)?(@sha256:[0-9a-f]{64})?$", "", name)
+
+
+@cache
+def registries() -> Mapping[str, Any]:
+    """What is known of registries by name."""
+    text = resources.files("bascule.registry").joinpath("registries.toml").read_text()
+    return tomllib.loads(text)
 
 
 def json_object(data: bytes, path: str) -> dict[str, Any]:
@@ -126,6 +167,15 @@ def choose(index: Mapping[str, Any], platform: str, path: str) -> Descriptor:
     raise Unreadable(path, f"it has {names}: " + (f"nothing for {platform}" if platform else "say which platform"))
 
 
+def platforms_of(index: Mapping[str, Any]) -> tuple[str, ...]:
+    """The platforms that an index lists; none for a manifest."""
+    rows = index.get("manifests")
+    found = (
+        [platform_of(row.get("platform")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    )
+    return tuple(dict.fromkeys(one for one in found[:MOST_LAYERS] if one and not one.startswith("unknown")))
+
+
 def platform_of(raw: Any) -> str:
     """As in linux/arm64."""
     parts = [raw.get(key) for key in ("os", "architecture", "variant")] if isinstance(raw, dict) else []
@@ -149,7 +199,19 @@ def facts_of(config: Mapping[str, Any], digest: str) -> ImageFacts:
         _texts(inner.get("Cmd")),
         _texts(steps),
         digest,
+        time_of(config.get("created")),
+        _texts(rootfs.get("diff_ids")) if isinstance(rootfs := config.get("rootfs"), dict) else (),
     )
+
+
+def time_of(raw: Any) -> datetime | None:
+    """A time as images and registries write it, RFC 3339; None for what is none, or for the "no time" of old builds."""
+    try:
+        found = datetime.fromisoformat(raw) if isinstance(raw, str) and len(raw) < 64 else None
+    except ValueError:
+        return None
+    found = found.replace(tzinfo=UTC) if found and not found.tzinfo else found
+    return found if found and found.year > 2000 else None
 
 
 def _text(raw: Any) -> str:

@@ -1,0 +1,103 @@
+"""What is made of a service that broke while it was watched: the evidence, its name, an event in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bascule.core.nouns import Evidence, Fate, Finding, Step
+from bascule.errors import NodeTrouble, NodeUnreachable
+from bascule.journal import Journal
+from bascule.launch import start as ranks
+from bascule.operate.guard import Guard
+from bascule.operate.lock import is_held
+from bascule.watch.diagnose import what_was_said
+from bascule.watch.serving import Outlook, State
+
+IN_ORDER = (0, 130, 143)  # exit status of a rank that was told to end, and may have ended for that
+ENDING = 12.0  # seconds from the end of such a rank to that of the last one, and of its run folder
+BUSY = 60.0  # seconds that another bascule, which works on the service, is waited for
+
+
+async def conclude(guard: Guard, outlook: Outlook, journal: Journal) -> Finding | None:
+    """The Finding about a service that broke, noted in its run; None when it was taken down on purpose."""
+    dead = await guard.follower.died() if outlook.state is State.DEAD else None
+    if dead and await _is_taken_down(guard, journal):
+        return None
+    await _keep(guard, _folder(journal, guard.ward.run))
+    finding = dead or _finding(guard, outlook)
+    journal.record(guard.ward.run, "broke", finding=finding)
+    return finding
+
+
+async def _is_taken_down(guard: Guard, journal: Journal) -> bool:
+    """True once nothing is left of this start on the nodes that answer; what ends in order is given time for that."""
+    began, ward, followed = time.monotonic(), guard.ward, guard.follower.ranks
+    while True:
+        if not await _is_left(guard):
+            return True
+        ended = [rank for rank in followed if not rank.alive]
+        ordered = len(ended) == len(followed) or any(rank.exit_code in IN_ORDER for rank in ended)
+        held = is_held(journal.folder / "locks", ward.service)
+        if time.monotonic() - began > (BUSY if held else ENDING if ordered else 0.0):
+            return False
+        await asyncio.sleep(1.0)
+        await guard.follower.look()
+
+
+async def _is_left(guard: Guard) -> bool:
+    """A rank of this start is there, alive or ended; nobody knows of a node that doesn't answer."""
+    ward = guard.ward
+    nodes = [node for node in ward.nodes.values() if node.facts.run_dir]
+    asked = (ranks.find([node], ward.runners, ward.service) for node in nodes)
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, NodeUnreachable | NodeTrouble):
+            raise one
+    known = [one for one in found if not isinstance(one, BaseException)]
+    return not known or any(state.generation == ward.generation for one in known for state in one)
+
+
+def _folder(journal: Journal, run: int) -> Path:
+    """watch1, watch2, …: what was kept earlier stays."""
+    number = 1
+    while (folder := journal.evidence_dir(run) / f"watch{number}").exists():
+        number += 1
+    folder.mkdir()
+    return folder
+
+
+async def _keep(guard: Guard, folder: Path) -> None:
+    """The newest lines of every log, and what can be read on the nodes, in bounded time."""
+    guard.vigil.folder = folder
+    for rank in guard.follower.ranks:
+        lines = [line.text for line in guard.follower.lines if line.rank == rank.number]
+        (folder / f"rank{rank.number}.log").write_text("".join(f"{line}\n" for line in lines))
+    await guard.vigil.capture()
+
+
+def _finding(guard: Guard, outlook: Outlook) -> Finding:
+    """About a service whose ranks all live; a failure that was said comes with its name and remedies."""
+    seen = (_evidence(guard, outlook),)
+    where = next((rank for rank in guard.follower.ranks if rank.number == outlook.rank), None)
+    match outlook.state:
+        case State.STOPPED:
+            pids = " ".join(map(str, guard.vigil.pids.get(outlook.rank or 0, ())))
+            says = f"rank {outlook.rank} on {where.node if where else ''} is stopped by a signal"
+            advice = f"find out who stopped it; `kill -CONT {pids}` there lets it go on".replace(" `kill -CONT `", "")
+            return Finding(Step.WATCH, Fate.UNKNOWN, "rank-stopped", says, seen, advice=advice)
+        case State.UNANSWERED:
+            return Finding(Step.WATCH, Fate.AGAIN, "completion-failed", outlook.says, seen)
+        case State.SPINNING:
+            found = Finding(Step.WATCH, Fate.UNKNOWN, "rank-spinning", outlook.says, seen)
+        case _:
+            found = Finding(Step.WATCH, Fate.UNKNOWN, "service-standstill", outlook.says, seen)
+    said = what_was_said(guard.follower.lines, guard.follower.places)
+    return said or found
+
+
+def _evidence(guard: Guard, outlook: Outlook) -> Evidence:
+    head = guard.follower.ranks[outlook.rank or 0]
+    return Evidence(head.node, "counters and requests", datetime.now(UTC), (outlook.counters or outlook.says)[:600])
