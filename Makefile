@@ -51,6 +51,9 @@ adder: engines  ## train the model in models/adder anew
 lab: install  ## two hosts on this machine, each with its own network, sshd and dockerd (needs root)
 	$(BIN)/bascule lab up 2
 
+bench-doctor: install  ## how long `bascule doctor` takes for 2 and for 32 nodes (root, docker)
+	@$(BIN)/python benchmarks/doctor.py
+
 bench-startup: install  ## how long `bascule --help` and `bascule status` take
 	@$(BIN)/python benchmarks/startup.py
 
@@ -69,4 +72,4 @@ bench-watch: engines  ## how soon a stalled or dead rank is told, false alarms, 
 clean:  ## remove what was installed into the checkout
 	rm -rf $(VENV) .engines
 
-.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-startup bench-copy bench-weights bench-probe bench-watch clean
+.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-doctor bench-startup bench-copy bench-weights bench-probe bench-watch clean

@@ -2,7 +2,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-place=/tmp/gpu
+place=${GPU_PLACE:-/tmp/gpu}
 OUT=${OUT:-$place/out}
 export XDG_STATE_HOME="$place/state" PYTHONUNBUFFERED=1 NO_COLOR=1 BASCULE_SSH="python3 $here/netns_ssh.py"
 mkdir -p "$place/kits" "$place/models" "$OUT" "$XDG_STATE_HOME"

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 BEGAN = time.monotonic()
+SPIN = 40.0  # seconds that the frozen rank's peer is looked at in any case
 GPU = ("nvidia-smi", "--query-gpu=index,utilization.gpu,power.draw,memory.used", "--format=csv,noheader,nounits")
 
 
@@ -55,8 +56,8 @@ def _freeze(options: argparse.Namespace, status: dict[str, Any], leader: int) ->
     tell("before", tokens=answer.tokens, gpu=_gpu())
     _signal(leader, signal.SIGSTOP)
     tell("frozen", tokens=answer.tokens)
-    until = time.monotonic() + options.patience
-    while time.monotonic() < until and not watch.ended:
+    frozen = time.monotonic()
+    while (waited := time.monotonic() - frozen) < options.patience and (waited < SPIN or not watch.ended):
         time.sleep(5)
         tell("meanwhile", tokens=answer.tokens, health=_health(status["url"]), gpu=_gpu())
     watch.end()

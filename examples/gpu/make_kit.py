@@ -29,7 +29,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("name")
     parser.add_argument("--have", type=Path, required=True)
     parser.add_argument("--into", type=Path, required=True)
-    parser.add_argument("--part", type=int, default=54, help="MiB of a part")
+    parser.add_argument("--part", type=int, default=50, help="MiB of a part")
     parser.add_argument("--level", type=int, default=6, help="of xz")
     parser.add_argument("--uv", default="uv")
     options = parser.parse_args(words)

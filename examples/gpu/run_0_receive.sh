@@ -7,6 +7,11 @@ for kit in vllm sglang; do
   mkdir -p "$place/kits/$kit"
   for part in "$root/.carry/$kit"/part.*; do [ -f "$part" ] && mv "$part" "$place/kits/$kit/"; done
 done
+for kit in vllm sglang; do # wheels that a kit turned out to lack
+  for wheel in "$root/.carry/more-$kit"/*.whl; do
+    [ -f "$wheel" ] && python3 -m pip install -q --no-index --no-deps --upgrade --target "$place/site-$kit" "$wheel"
+  done
+done
 if [ ! -d "$place/bascule" ] && [ -d "$root/.whl" ]; then
   python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$place/bascule" "$root"/.whl/*.whl 2>&1 |
     grep -v WARNING

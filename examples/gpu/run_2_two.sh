@@ -6,6 +6,7 @@
 recipe=${RECIPE:-two-nodes-one-h200.yaml}
 service=$(sed -n 's/^service: //p' "$here/$recipe")
 step "${WITHIN:-400}" up "$here/$recipe"
+keep two
 nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
 if [ "${DRILL:-200}" -gt 0 ]; then
   PYTHONPATH="$place/bascule:$root/src" timeout -s INT -k 10 "${DRILL:-200}" python3 "$here/drill.py" "$service" \

@@ -8,7 +8,7 @@ python3 "$here/namespaces.py" up two || exit 1
 for name in ${STEPS:-hang plain}; do
   step "${WITHIN:-330}" up "$here/sglang-$name.yaml"
   step 60 down "$(sed -n 's/^service: //p' "$here/sglang-$name.yaml")"
+  keep "sglang-$name"
 done
 nvidia-smi --query-gpu=memory.used --format=csv,noheader
-keep sglang
 say done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from bascule.show.plain import out, print_json, tell_error
 if TYPE_CHECKING:
     from bascule.core.nouns import Node
     from bascule.operate.doctor import Examination
+    from bascule.preflight.addresses import Proven
 
 app = App(name="doctor", help="Look at the nodes: what they have and are, and what stands in the way of a start.")
 
@@ -44,23 +45,39 @@ def doctor(recipe: Path | None = None, *, node: Nodes = None, no_proof: NoProof 
     """
     from bascule.interrupt import run
     from bascule.operate.doctor import examine
-    from bascule.show.doctor import doctor_lines
 
-    found = run(examine(_nodes(recipe, node or []), prove=not no_proof), INTERRUPTED)
+    found = run(examine(_nodes(recipe, node or []), prove=None if no_proof else _prove), INTERRUPTED)
     if isinstance(found, int):
         return found
-    print_json(_plain(found)) if json else out("\n".join(doctor_lines(found)))
-    for error in () if json else found.lost.values():
-        tell_error(error.code, error.says, error.seen, error.advice)
+    print_json(_plain(found)) if json else _tell(found)
     return UNREACHABLE if found.lost else BLOCKED if found.blocked else 0
 
 
+async def _prove(nodes: Sequence[Node]) -> Proven:
+    from bascule.preflight.addresses import prove_addresses
+
+    return await prove_addresses(nodes)
+
+
+def _tell(found: Examination) -> None:
+    from bascule.show.doctor import doctor_lines
+
+    out("\n".join(doctor_lines(found)))
+    for error in found.lost.values():
+        tell_error(error.code, error.says, error.seen, error.advice)
+
+
 def _nodes(recipe: Path | None, words: list[str]) -> list[Node]:
+    """The schema is loaded only where it is needed: it takes as long as reading two nodes."""
+    from bascule.recipe.destinations import plain_nodes
+
+    if recipe is None and (plain := plain_nodes(words or ["local"])):
+        return plain
     from bascule.recipe.load import load
     from bascule.recipe.words import nodes_from_words
 
     if recipe is None:
-        return nodes_from_words(words or ["local"])
+        return nodes_from_words(words)
     if words:
         raise RecipeError("usage", "a recipe and --node are two ways to say the same", advice=f"edit {recipe}")
     return [one.node() for one in load(recipe).nodes]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from bascule.errors import RecipeError
+from bascule.errors import BasculeError, RecipeError
 from bascule.show.plain import out, print_json, tell_error
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def search(model: str, *, wish: Annotated[Wish | None, Parameter(name="*")] = No
     from bascule.show.search import plain, search_lines
 
     wish = wish or Wish()
-    _check(wish)
-    found = run(_search(model, wish), INTERRUPTED)
+    check(wish)
+    found = run(find(model, wish), INTERRUPTED)
     if isinstance(found, int):
         return found
     ask, discovered, lost = found
@@ -106,8 +106,8 @@ def search(model: str, *, wish: Annotated[Wish | None, Parameter(name="*")] = No
     return 0 if discovered.ranking.candidates or discovered.ranking.held else NOTHING
 
 
-async def _search(model: str, wish: Wish) -> tuple[Ask, Discovered, Sequence[object]]:
-    """All of it. Raises BasculeError."""
+async def find(model: str, wish: Wish) -> tuple[Ask, Discovered, Sequence[BasculeError]]:
+    """What was asked for, what was found, and the nodes that don't answer. Raises BasculeError."""
     from bascule.candidates.ask import ask_for
     from bascule.candidates.choose import discover_candidates
     from bascule.core.nouns import Node
@@ -177,7 +177,7 @@ def _nodes(wish: Wish, recipe: Recipe | None) -> list[Node]:
     return [one.node() for one in recipe.nodes] if recipe else nodes_from_words(wish.node) if wish.node else []
 
 
-def _check(wish: Wish) -> None:
+def check(wish: Wish) -> None:
     """Raises RecipeError for words that can't be meant."""
     from bascule.engines.catalogue import ENGINES
     from bascule.probe.kernels.rules import target

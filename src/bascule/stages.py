@@ -25,7 +25,9 @@ from bascule.launch import start as ranks
 from bascule.launch.plan import Wanted, digest, place_of, plan_launch
 from bascule.operate.following import looker, vigil_over
 from bascule.pivot import Stage
+from bascule.preflight.addresses import Proven, prove_addresses
 from bascule.preflight.gather import preflight
+from bascule.preflight.named import names_are_there
 from bascule.probe.gather import probe
 from bascule.probe.image import probe_image
 from bascule.probe.targets import probe_registry
@@ -58,6 +60,7 @@ class Bound:
     plan: LaunchPlan | None = None
     follower: Follower | None = None
     foreseen: Mapping[Candidate, Finding] = field(default_factory=dict)  # by the probe, when candidates were found
+    proven: dict[tuple[str, ...], Proven] = field(default_factory=dict)  # by the names of the nodes, in their order
 
     @property
     def way(self) -> Sequence[Stage]:
@@ -118,11 +121,21 @@ class Bound:
         return candidate if complete and same else None
 
     async def preflight(self, candidate: Candidate) -> Finding:
-        """The nodes of the candidate have room, and nobody else holds its ports."""
+        """Its nodes reach each other and have what its variables name, there is room, and its ports are free."""
         self.starts += 1
         self.generation = f"{self.run}.{self.starts}"
         self.plan = self.plan_of(candidate)
-        return await preflight(nodes_of(candidate, list(self.nodes.values())), self.runners, self._ports(candidate))
+        nodes = nodes_of(candidate, list(self.nodes.values()))
+        if trouble := await self._apart(nodes) or names_are_there(candidate, nodes, datetime.now(UTC)):
+            return trouble
+        return await preflight(nodes, self.runners, self._ports(candidate))
+
+    async def _apart(self, nodes: Sequence[Node]) -> Finding | None:
+        """Why these nodes can't reach each other, or None; each set of nodes is tried once."""
+        names = tuple(node.name for node in nodes)
+        if names not in self.proven:
+            self.proven[names] = await prove_addresses(nodes)
+        return self.proven[names].findings[0] if self.proven[names].fails else None
 
     async def distribute(self, candidate: Candidate) -> Finding:
         """Every node of the candidate gets what it lacks of the artefact and the model."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bascule.benchmark.quick import quick
@@ -20,6 +20,8 @@ from bascule.operate.lock import service_lock
 from bascule.operate.memory import what_helped
 from bascule.operate.services import reach
 from bascule.pivot import pivot
+from bascule.preflight.addresses import Proven, prove_addresses
+from bascule.preflight.choose import with_addresses
 from bascule.recipe.schema import Recipe
 from bascule.remote.connect import Runners
 from bascule.request import Request
@@ -41,6 +43,7 @@ class Known:
     model: Model
     candidates: tuple[Candidate, ...]
     foreseen: Foreseen = field(default_factory=dict)  # what the probe said when they were found
+    proven: Mapping[tuple[str, ...], Proven] = field(default_factory=dict)  # by the nodes that reached each other
 
 
 async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Rank]], None]) -> int:
@@ -73,16 +76,25 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
 async def look_around(request: Request, journal: Journal, note: Callable[..., None]) -> Known:
     """Everything that can be known without starting anything. Raises NodeUnreachable, ModelError, RecipeError."""
     recipe = request.recipe
-    nodes, runners, unreachable = await reach([one.node() for one in recipe.nodes])
+    reached, runners, unreachable = await reach([one.node() for one in recipe.nodes])
     if unreachable:
         raise _all_of(unreachable)
-    note("nodes", nodes=nodes)
+    note("nodes", nodes=reached)
+    nodes, proven = await _with_addresses(reached, note)
     model = await _read_model(request, runners, nodes[0])
     note("model", model=model)
     candidates, foreseen = await _candidates(request, model, nodes, runners, note)
     note("candidates", candidates=candidates, budget=recipe.budget)
     informed = tuple(with_what_helped(candidate, nodes, journal, note) for candidate in candidates)
-    return Known(tuple(nodes), runners, model, informed, foreseen)
+    return Known(nodes, runners, model, informed, foreseen, {tuple(node.name for node in nodes): proven})
+
+
+async def _with_addresses(nodes: Sequence[Node], note: Callable[..., None]) -> tuple[tuple[Node, ...], Proven]:
+    """The nodes with the addresses that they will tell each other; a start on nodes that can't reach each other is
+    refused by its preflight, which asks for this proof."""
+    proven = await prove_addresses(nodes)
+    note("addresses", proven=proven)
+    return with_addresses(nodes, proven.plan) if proven.plan else tuple(nodes), proven
 
 
 def with_what_helped(
@@ -118,6 +130,7 @@ def bind(
         run, journal, nodes, known.runners, known.model, wanted, known.candidates, recipe.budget, on_look, note
     )
     bound.foreseen = known.foreseen
+    bound.proven = dict(known.proven)
     return bound
 
 

@@ -1,5 +1,6 @@
 """`bascule search` as a person calls it: a real registry behind a mirror, Docker Hub's API, and what goes wrong."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bascule.registry.oci import reference_of
+from bascule.core.plain import to_plain
+from bascule.errors import BasculeError
+from bascule.searching import Wish, check, find
+from bascule.show.search import plain
 from candidates.hub_api import HubApi, tag
 from probe_views.views_cases import files_of, under
 from registry.registry_parts import ACCOUNT, PASSWORD, Front, fronting, say
@@ -53,24 +57,42 @@ class Desk:
     hub: HubApi
     mirror: str
 
-    def search(self, *words, code=None, **env):
-        whole = {
-            **{key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
+    @property
+    def env(self):
+        """Nothing of this machine's own settings."""
+        return {
             "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
             "XDG_CACHE_HOME": str(self.home / "cache"),
             "XDG_STATE_HOME": str(self.home / "state"),
             "BASCULE_IMAGES": str(self.home / "images.toml"),
             "BASCULE_DOCKER_HUB": self.hub.url,
-            **env,
         }
+
+    def through(self, host):
+        """Docker's images come by this mirror from now on."""
+        words = json.dumps({"registry-mirrors": [f"http://{host}"]})
+        (self.home / ".config/docker/daemon.json").write_text(words)
+
+    def search(self, *words, code=None, **env):
+        """The command itself."""
         argv = [str(word) for word in (BASCULE, "search", *words)]
-        done = subprocess.run(argv, env=whole, capture_output=True, text=True, timeout=60, check=False)
+        whole = self.env | env
+        done = subprocess.run(argv, env=whole, capture_output=True, text=True, timeout=120, check=False)
         assert "Traceback" not in done.stderr, done.stderr
         assert code is None or done.returncode == code, done.stdout + done.stderr
         return done
 
-    def rows(self, *words, code=0, **env):
-        return json.loads(self.search(*words, "--json", code=code, **env).stdout)
+    def found(self, model=ADDER, **wish):
+        """What the command finds, as --json gives it."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name not in ("PATH", "PYTEST_CURRENT_TEST")]:
+                patch.delenv(name)
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            ask, discovered, lost = asyncio.run(find(str(model), Wish(arch="arm64", **wish)))
+        assert lost == []
+        return json.loads(json.dumps(to_plain(plain(ask, discovered))))
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +122,7 @@ def desk(filled, hub, tmp_path):
 
 
 def test_each_image_once_the_best_first_with_a_reason(desk):
-    found = desk.rows(ADDER, "--arch", "arm64")
+    found = desk.found()
     (best,) = found["candidates"]
     assert best["names"] == ["vllm/vllm-openai:latest", "vllm/vllm-openai:v0.32.0"] and best["verdict"] == "YES"
     assert (best["release"], best["pulls"], best["publisher"]["name"]) == ("vLLM 0.32.0", 10_200_000, "vLLM project")
@@ -132,7 +154,7 @@ def test_the_table_says_it_in_words(desk):
 
 
 def test_trust_takes_a_community_image_among_the_candidates(desk):
-    found = desk.rows(ADDER, "--arch", "arm64", "--trust", "hellohal2064")
+    found = desk.found(trust=("hellohal2064",))
     assert [row["names"][0] for row in found["candidates"]] == [
         "vllm/vllm-openai:latest",
         "hellohal2064/vllm-qwen3.5-gb10:latest",
@@ -141,22 +163,22 @@ def test_trust_takes_a_community_image_among_the_candidates(desk):
 
 
 def test_a_layer_that_is_too_large_is_not_read_and_its_release_is_a_hint(desk):
-    found = desk.rows(ADDER, "--arch", "arm64", "--read", "1k")
+    found = desk.found(read="1k")
     assert [row["code"] for row in found["candidates"]] == ["layers-not-read"] * 2
     best, second = found["candidates"]
-    assert (best["verdict"], best["hint"], second["hint"]) == ("UNKNOWN", 0, -1)
+    assert (best["verdict"], best["hint"], second["hint"]) == ("UNKNOWN", 1, -1)
     assert "layers are read up to 0 MB" in best["says"] and "--read" in best["advice"]
+    assert best["says"].endswith("by its tag or history vLLM 0.32.0, which knows Qwen3_5MoeForCausalLM")
     assert second["says"].endswith("vLLM 0.14.0, which lacks Qwen3_5MoeForCausalLM (first in 0.27.0)")
     assert found["bytes_received"] < 30_000
 
 
 def test_what_was_fetched_once_is_asked_for_by_its_digest_alone(desk):
     with fronting(Front(desk.mirror)) as front:
-        words = json.dumps({"registry-mirrors": [f"http://{front.host}"]})
-        (desk.home / ".config/docker/daemon.json").write_text(words)
-        desk.rows(ADDER, "--arch", "arm64", "--limit", "1")
+        desk.through(front.host)
+        desk.found(limit=1)
         before = len(front.asked)
-        desk.rows(ADDER, "--arch", "arm64", "--limit", "1")
+        desk.found(limit=1)
     manifests = [path for path in front.paths("GET")[before:] if "/manifests/v" in path or path.endswith("latest")]
     assert before and manifests == []
 
@@ -168,14 +190,14 @@ def test_a_recipe_s_images_are_looked_at_first_and_need_no_asking(desk, tmp_path
         f"service: s\nmodel: {ADDER}\nnodes: [{{name: a, host: local}}]\n"
         f"candidates: [{{engine: vllm, image: '{image}'}}]\n"
     )
-    found = desk.rows(recipe, "--arch", "arm64")
+    found = desk.found(recipe)
     assert found["candidates"][0]["names"][0] == image and found["candidates"][0]["sources"] == ["recipe", "catalogue"]
     assert found["held"] == []
 
 
 def test_an_image_of_a_registry_of_one_s_own(desk, filled):
     filled.image("team/vllm", "1", NEW)
-    found = desk.rows(ADDER, "--arch", "arm64", "--image", f"{filled.host}/team/vllm:1", "--limit", "0")
+    found = desk.found(image=(f"{filled.host}/team/vllm:1",), limit=0)
     (row,) = found["candidates"]
     assert (row["verdict"], row["publisher"]["kind"], row["publisher"]["name"]) == ("YES", "own", filled.host)
     assert row["signed"] == "absent"
@@ -185,11 +207,11 @@ def test_an_unreachable_registry_is_not_read_and_the_rest_goes_on(desk):
     (desk.home / "images.toml").write_text(
         CATALOGUE + '[[image]]\nname="127.0.0.1:1/a/vllm"\nengine="vllm"\ntags=["x"]\n'
     )
-    found = desk.rows(ADDER, "--arch", "arm64")
+    found = desk.found()
     (unread,) = found["unread"]
     assert (unread["source"], unread["code"]) == ("127.0.0.1:1/a/vllm", "registry-unreachable") and unread["advice"]
     assert len(found["candidates"]) == 1
-    text = desk.search(ADDER, "--arch", "arm64", code=0).stdout
+    text = desk.search(ADDER, "--arch", "arm64", "--limit", "0", code=4).stdout
     assert "not read\n    127.0.0.1:1/a/vllm\n      [registry-unreachable] no answer: ConnectError" in text
 
 
@@ -198,16 +220,15 @@ def test_an_unreachable_registry_is_not_read_and_the_rest_goes_on(desk):
 )
 def test_a_hub_that_refuses_leaves_the_registries(desk, status, code):
     desk.hub.answers = [(status, {"Retry-After": "3600"})] * 99
-    found = desk.rows(ADDER, "--arch", "arm64")
+    found = desk.found()
     assert len(found["candidates"]) == 1 and found["candidates"][0]["pulls"] is None
     assert {(row["source"], row["code"]) for row in found["unread"]} == {("docker hub search: vllm qwen3.5", code)}
 
 
 def test_offline_asks_nobody(desk):
-    for words, env in ((("--offline",), {}), ((), {"BASCULE_OFFLINE": "1"})):
-        done = desk.search(ADDER, *words, code=4, **env)
-        assert "0 candidates" in done.stdout
-    assert desk.hub.asked == []
+    done = desk.search(ADDER, code=4, BASCULE_OFFLINE="1")
+    assert "0 candidates" in done.stdout
+    assert desk.found(offline=True)["candidates"] == [] and desk.hub.asked == []
 
 
 def test_what_an_environment_on_a_node_has_comes_first(desk, tmp_path):
@@ -219,7 +240,7 @@ def test_what_an_environment_on_a_node_has_comes_first(desk, tmp_path):
     python = tmp_path / "engines/own/bin/python"
     python.parent.mkdir()
     python.touch(0o755)
-    found = desk.rows(ADDER, "--node", "local", "--venv", tmp_path / "engines", "--arch", "arm64")
+    found = desk.found(node=("local",), venv=(str(tmp_path / "engines"),))
     assert [(row["kind"], row["verdict"], row["nodes"]) for row in found["candidates"]] == [
         ("venv", "YES", ["local"]),
         ("image", "YES", []),
@@ -236,9 +257,7 @@ def test_no_secret_is_ever_printed_or_kept(desk):
     (desk.home / ".docker/config.json").write_text('{"credsStore": "keys"}')
     token = "bearer-nobody-may-see"
     with fronting(Front(desk.mirror, token=token, accounts=(f"Basic {ACCOUNT}",))) as front:
-        (desk.home / ".config/docker/daemon.json").write_text(
-            json.dumps({"registry-mirrors": [f"http://{front.host}"]})
-        )
+        desk.through(front.host)
         path = {"PATH": f"{helper.parent}{os.pathsep}{os.environ['PATH']}"}
         good = desk.search(ADDER, "--arch", "arm64", "--json", code=0, **path)
         front.odd.append(lambda request: say(request, 500, token.encode()) is None)
@@ -255,8 +274,6 @@ def test_no_secret_is_ever_printed_or_kept(desk):
     [
         (("--gpu", "rtx"), "rtx is no GPU architecture"),
         (("--engine", "acme"), "bascule can't start acme"),
-        (("--read", "much"), "'much' is no size"),
-        (("--limit", "-1"), "--limit"),
         (("--node", "a b"), "name"),
     ],
 )
@@ -266,8 +283,19 @@ def test_what_cannot_be_meant_is_an_error(desk, words, says):
 
 
 def test_a_model_or_a_catalogue_that_is_not_there(desk):
-    assert "error[model-missing]" in desk.search("/nowhere", code=2).stderr
-    assert "error[images-catalogue]" in desk.search(ADDER, code=2, BASCULE_IMAGES="/nowhere.toml").stderr
+    with pytest.raises(BasculeError) as caught:
+        desk.found("/nowhere")
+    assert caught.value.code == "model-missing"
+    (desk.home / "images.toml").unlink()
+    with pytest.raises(BasculeError) as caught:
+        desk.found()
+    assert caught.value.code == "images-catalogue"
+
+
+def test_sizes_that_cannot_be_meant(desk):
+    for wish, says in ((Wish(read="much"), "'much' is no size"), (Wish(limit=-1), "--limit")):
+        with pytest.raises(BasculeError, match=says):
+            check(wish)
 
 
 def test_an_interrupt_ends_it(desk):
@@ -276,25 +304,12 @@ def test_an_interrupt_ends_it(desk):
         return False
 
     with fronting(Front(desk.mirror, odd=[slow])) as front:
-        (desk.home / ".config/docker/daemon.json").write_text(
-            json.dumps({"registry-mirrors": [f"http://{front.host}"]})
-        )
-        env = {
-            **os.environ,
-            "HOME": str(desk.home),
-            "BASCULE_IMAGES": str(desk.home / "images.toml"),
-            "BASCULE_DOCKER_HUB": desk.hub.url,
-            "XDG_CACHE_HOME": str(desk.home / "cache"),
-        }
+        desk.through(front.host)
         argv = [BASCULE, "search", str(ADDER), "--arch", "arm64"]
-        with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(argv, env=desk.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             until = time.monotonic() + 20
             while not front.asked:
                 assert time.monotonic() < until and process.poll() is None
                 time.sleep(0.05)
             process.send_signal(2)
-            assert process.wait(20) == 130
-
-
-def test_the_references_of_the_catalogue_are_on_docker_hub():
-    assert reference_of("vllm/vllm-openai").host == "registry-1.docker.io"
+            assert process.wait(60) == 130

@@ -35,7 +35,7 @@ def test_keys_and_values_of_full_attention_are_as_many(config: dict, tokens: int
 
 
 def test_a_window_bounds_them_there_too() -> None:
-    """hf-mem takes no sliding_window_pattern for a model whose layers all slide, when it is told as 0 of them full."""
+    """hf-mem counts a window where the list of layers says so and all of them slide."""
     found = shape(MISTRAL)
     config = MISTRAL | {"layer_types": ["sliding_attention"] * 32}
     theirs = compute_safetensors_kv_cache_size(config, "BF16", 100_000)

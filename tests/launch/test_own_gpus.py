@@ -14,10 +14,14 @@ from bascule.discover.candidates import from_recipe
 from bascule.engines.base import has_dummy_weights
 from bascule.engines.catalogue import ENGINES
 from bascule.errors import RecipeError
+from bascule.journal import Journal
 from bascule.launch.plan import Wanted, digest, plan_launch
 from bascule.launch.venv import start_script
+from bascule.operate.services import known
+from bascule.operate.ward import _nodes as nodes_as_told
 from bascule.preflight.checks import gpus_are_there
 from bascule.recipe.load import parse
+from bascule.recipe.words import nodes_from_words
 from bascule.remote.docker import run_words
 
 TOP = "service: s\nmodel: /m\nnodes:\n"
@@ -80,6 +84,11 @@ def test_a_recipe_may_say_otherwise_or_leave_one_out() -> None:
     assert "NCCL_HOSTID" not in said.ranks[0].env and "NCCL_HOSTID" not in said.ranks[1].env
     assert said.ranks[0].env["CUDA_VISIBLE_DEVICES"] == "GPU-77"
     assert digest(said) != digest(planned(TWO + "}\n" + FOLDER + "}]\n"))
+
+
+@pytest.mark.parametrize(("words", "gpus"), [("gpus=1", (1,)), ("gpus=0 3", (0, 3)), ("address=10.0.0.1", None)])
+def test_gpus_can_be_said_on_a_command_line(words: str, gpus: tuple[int, ...] | None) -> None:
+    assert [node.gpus for node in nodes_from_words([f"name=a,host=local,{words}"])] == [gpus]
 
 
 def test_other_gpus_are_another_start() -> None:
@@ -182,3 +191,24 @@ def test_what_a_recipe_can_not_mean_is_told_with_its_place(text: str, says: str)
     with pytest.raises(RecipeError) as caught:
         parse(text, "r.yaml")
     assert caught.value.says == says
+
+
+def test_a_service_that_is_found_again_has_the_gpus_of_its_nodes(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    here = TWO.replace("host: local, address: 127.0.0.2", "host: b, address: 127.0.0.2") + ", gpus: 1}\n"
+    nodes = [node.model_dump() for node in parse(here, "r.yaml").nodes]
+    journal.begin(service="s", source="r.yaml", model="/m", nodes=nodes)
+    assert [node.gpus for node in known(journal)[0].nodes] == [(1, 0), (1,)]
+    older = [{key: value for key, value in node.items() if key != "gpus"} for node in nodes]
+    journal.begin(service="old", source="r.yaml", model="/m", nodes=older)
+    assert {node.gpus for node in known(journal)[0].nodes} == {None}
+
+
+def test_two_nodes_of_one_machine_are_watched_as_two() -> None:
+    told = [node.model_dump() for node in parse(TWO + ", gpus: 1}\n", "r.yaml").nodes]
+    there = [Node("a", "local", "127.0.0.1", gpus=(1, 0), facts=facts_of())]  # one place is looked at once
+    watched = nodes_as_told(told, there, there)
+    assert [(one.name, one.address, one.gpus) for one in watched.values()] == [
+        ("a", "127.0.0.1", (1, 0)),
+        ("b", "127.0.0.2", (1,)),
+    ]

@@ -40,6 +40,7 @@ class Bench:
     """The lab, and short words for what the tests do with it."""
 
     lab: Lab
+    read: list[Node]
 
     def host(self, number: int) -> Host:
         return self.lab.hosts[number - 1]
@@ -52,14 +53,8 @@ class Bench:
         return done.stdout
 
     def nodes(self, count: int = 2, address: str = "") -> list[Node]:
-        """Nodes with the facts that are read from them; address is the beginning of those that the recipe names."""
-        named = [Node(f"h{n}", f"h{n}", (address and f"{address}{n}") or None) for n in range(1, count + 1)]
-        runners = connect(named)
-
-        async def read() -> list[Node]:
-            return await asyncio.gather(*(read_facts(runners[one.name], one) for one in named))
-
-        return asyncio.run(read())
+        """Nodes with the facts that were read from them; address is the beginning of those that the recipe names."""
+        return [replace(one, address=address + one.name[1:] if address else None) for one in self.read[:count]]
 
     def listeners(self, number: int) -> list[str]:
         rows = [line.split()[3] for line in self.run(number, "ss -Hltn").splitlines()]
@@ -75,13 +70,23 @@ def link_lab(tmp_path_factory) -> Iterator[Bench]:
         hosts.up(made, docker=False)
         patch.setenv(settings.SSH_VARIABLE, f"ssh -F {made.folder}/ssh_config")
         try:
-            yield Bench(made)
+            yield Bench(made, read([Node(host.name, host.name) for host in made.hosts]))
         finally:
             for control in settings.control_dir().iterdir():
                 subprocess.run(
                     ["ssh", "-o", f"ControlPath={control}", "-O", "exit", "x"], capture_output=True, check=False
                 )
             hosts.down(NAME)
+
+
+def read(nodes: list[Node]) -> list[Node]:
+    """The nodes with their facts."""
+    runners = connect(nodes)
+
+    async def all_of_them() -> list[Node]:
+        return await asyncio.gather(*(read_facts(runners[one.name], one) for one in nodes))
+
+    return asyncio.run(all_of_them())
 
 
 @pytest.fixture

@@ -118,6 +118,30 @@ def test_an_address_that_can_not_be_listened_at_is_unproven_and_said_so():
     assert pairs["n2"].seen.startswith("n1 can't listen at 192.0.2.1: ") and pairs["n1"].rate is None
 
 
+class Flaky:
+    """A helper whose first tries are lost, as in a burst."""
+
+    def __init__(self, name, losses):
+        self.node, self.losses, self.tries = node(name), losses, 0
+
+    async def ask(self, order, *words, within):
+        if order == "listen":
+            return ["listening", "1234"]
+        self.tries += 1
+        if self.tries <= self.losses:
+            return ["pair", "no-answer", "-", "-", "-", "SYN-SENT"]
+        return ["pair", "reached", "10.0.0.9", "0.001", "0.001", ""]
+
+
+@pytest.mark.parametrize(("losses", "outcome", "tries"), [(0, "reached", 1), (1, "reached", 2), (2, "no-answer", 2)])
+def test_a_pair_that_fails_is_tried_twice_before_it_is_a_no(losses, outcome, tries):
+    posts = {name: Flaky(name, losses) for name in "ab"}
+    told = [Told("a", "10.0.0.1", "e0"), Told("b", "10.0.0.2", "e0")]
+    pairs = asyncio.run(prove(posts, told, rates=False))
+    assert {pair.outcome for pair in pairs} == {outcome}
+    assert [post.tries for post in posts.values()] == [tries, tries]
+
+
 CONTROLLER = """
 import asyncio
 from preflight_links.test_prove_here import here

@@ -101,7 +101,7 @@ class Registry:
 def configured(architecture: str, whole: bytes, created: str = "2026-11-20T10:00:00Z", **inner) -> bytes:
     """The configuration of an image with one layer."""
     found = json.loads(config_of(architecture))
-    found["config"] |= inner
+    found["config"] |= {"Labels": {}, **inner}
     found |= {"created": created, "rootfs": {"type": "layers", "diff_ids": [digest(whole)]}}
     return json.dumps(found).encode()
 

@@ -118,7 +118,7 @@ def test_what_could_not_be_read_is_unknown_and_says_why() -> None:
         "user_memlock_bytes": "'plenty' is no number",
         "cgroup": "/sys/fs/cgroup holds neither version",
         "python3": "Traceback (most recent call last):",
-        "own_name_ip": "its name servers did not answer within 3 s",
+        "own_name_ip": "its name servers did not answer within 2 s",
         "addresses": "nothing was printed",
         "interfaces": "neither ip nor /sys/class/net tells them",
         "default_interface": "cat: /proc/net/route: Permission denied",

@@ -109,7 +109,7 @@ class Unread:
     """A source, or an image of one, that gave no answer: nothing is known of it, which is no no."""
 
     source: str
-    code: str
+    trouble: str  # its code
     why: str
     advice: str = ""
 

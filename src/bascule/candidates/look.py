@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bascule.candidates.ask import Ask
 from bascule.candidates.names import candidate_of, pinned
-from bascule.core.nouns import Node
+from bascule.core.nouns import Fate, Node
 from bascule.core.reading import Unreadable
 from bascule.discover.images import order
 from bascule.discover.offers import Offer
@@ -17,9 +17,8 @@ from bascule.errors import BasculeError
 from bascule.probe.facts import first_release, known_from, unknown_before
 from bascule.probe.gather import finding
 from bascule.probe.readers import READERS
-from bascule.probe.targets import Layered, Probed, open_target
-from bascule.probe.verdict import Question, Report, all_alike, undecided
-from bascule.registry.troubles import RegistryTrouble
+from bascule.probe.targets import Layered, Probed, open_target, unread
+from bascule.probe.verdict import Question, Report
 
 
 async def look(offer: Offer, ask: Ask, gate: asyncio.Semaphore) -> Verdict:
@@ -68,12 +67,11 @@ def _verdict(report: Report, offer: Offer, ask: Ask, size: int) -> Verdict:
 
 def _unread(offer: Offer, ask: Ask, question: Question, trouble: Unreadable) -> Verdict:
     """No answer: what its release lets expect is told, and stays a hint."""
-    report = all_alike(question, undecided(question, trouble.why, (trouble.spot,)))
+    seen = unread(question, trouble, _where(offer, ask), ask.now(), f"{offer.name} ")
     hint, words = hint_of(offer, question)
     says = f"not read: {trouble.why}" + (f"; {words}" if words else "")
-    advice = trouble.advice if isinstance(trouble, RegistryTrouble) else ""
-    code = trouble.kind if isinstance(trouble, RegistryTrouble) else ""
-    return replace(_verdict(report, offer, ask, 0), says=says, hint=hint, advice=advice, code=code or "probe-undecided")
+    word = "NO" if seen.fate is Fate.HOPELESS else "UNKNOWN"
+    return Verdict(word, says, seen.code, "", hint, seen.advice, 0, seen)
 
 
 def hint_of(offer: Offer, question: Question) -> tuple[int, str]:

@@ -11,6 +11,7 @@ from bascule.core.reading import Unreadable
 from bascule.discover.docker_hub import DockerHub, Found, Popularity, Tag
 from bascule.discover.images import Known, chosen, family_of, recognised, searches
 from bascule.discover.offers import CATALOGUE, SEARCH
+from bascule.registry.aside import aside
 from bascule.registry.oci import reference_of
 from bascule.registry.repository import Repository
 
@@ -57,7 +58,7 @@ async def from_search(ask: Ask, gate: asyncio.Semaphore) -> Listed:
 async def _searched(hub: DockerHub, query: str, gate: asyncio.Semaphore) -> tuple[Found, ...] | Unread:
     try:
         async with gate:
-            return await asyncio.to_thread(hub.search, query, MOST_FOUND)
+            return await aside(hub.search, query, MOST_FOUND)
     except Unreadable as trouble:
         return Unread.of(trouble, f"{SEARCH}: {query}")
 
@@ -65,7 +66,7 @@ async def _searched(hub: DockerHub, query: str, gate: asyncio.Semaphore) -> tupl
 async def _picks(known: Known, source: str, ask: Ask, gate: asyncio.Semaphore) -> list[Pick] | Unread:
     try:
         async with gate:
-            return await asyncio.to_thread(_listed, known, source, ask)
+            return await aside(_listed, known, source, ask)
     except Unreadable as trouble:
         return Unread.of(trouble, known.name)
 

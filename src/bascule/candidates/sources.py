@@ -13,6 +13,7 @@ from bascule.discover.environments import find_environments
 from bascule.discover.images import publisher_of, recognised, release_in, release_of, shown
 from bascule.discover.node_images import OnNodes, find_images, identity_of_layers
 from bascule.discover.offers import NODES, OWN, RECIPE, Offer
+from bascule.registry.aside import aside
 from bascule.registry.image import RemoteImage, fetch, signed
 from bascule.registry.oci import Reference, reference_of
 from bascule.registry.repository import Repository
@@ -52,7 +53,7 @@ async def _offer(pick: Pick, ask: Ask, gate: asyncio.Semaphore) -> Offer | Unrea
     """The image as its registry describes it."""
     try:
         async with gate:
-            return await asyncio.to_thread(_described, pick, ask)
+            return await aside(_described, pick, ask)
     except Unreadable as trouble:
         return Unread.of(trouble, pick.name)
 

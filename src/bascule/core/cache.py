@@ -22,6 +22,7 @@ class CacheRules:
     kind: Literal["blocks", "pools"] = "blocks"
     block: int = 16  # tokens; the least, and what blocks are a multiple of
     states: int = 2  # blocks: states that a sequence holds; pools: slots of states for each sequence that runs
+    checkpoints: int = 0  # blocks: states more that a sequence holds in Mamba-2 layers
     state_ratio: float = 0.9  # pools: memory of states over that of tokens
     window_ratio: float = 0.8  # pools: tokens of sliding layers over those of full ones
 
@@ -68,10 +69,10 @@ class Group:
     rows: int
     block: int  # tokens; of states 0
 
-    def needs(self, context: int, step: int, states: int) -> int:
+    def needs(self, context: int, step: int, rules: CacheRules) -> int:
         """Blocks of one sequence."""
-        if self.mixer.memory == "recurrent":
-            return self.rows * states
+        if self.mixer.state:
+            return self.rows * (rules.states + (rules.checkpoints if self.mixer.state.mamba else 0))
         tokens, extra = context, 0
         if self.mixer.memory == "sliding":  # it may begin in the middle of a block
             tokens, extra = min(self.mixer.window - 1 + step, context), 1
@@ -87,10 +88,10 @@ class Blocks:
     bytes: int  # of one block on this rank
     groups: tuple[Group, ...]
     step: int
-    states: int
+    rules: CacheRules
 
     def _each(self, context: int) -> int:
-        return max(sum(group.needs(context, self.step, self.states) for group in self.groups), 1)
+        return max(sum(group.needs(context, self.step, self.rules) for group in self.groups), 1)
 
     def needs(self, context: int, sequences: int) -> int:
         """Bytes; one block is never given to a sequence."""
@@ -153,7 +154,7 @@ def _blocks(
     counts = Counter({mixer: count for mixer, count in everywhere.items() if mixer.memory != "none"})
     if all(mixer.memory in ("full", "latent") for mixer in counts):
         size = rules.block * sum(own[mixer] * mixer.token_bytes(tensor, number) for mixer in counts)
-        return Blocks(max(size, 1), (Group(next(iter(counts), Mixer("full")), 1, rules.block),), step, rules.states)
+        return Blocks(max(size, 1), (Group(next(iter(counts), Mixer("full")), 1, rules.block),), step, rules)
     page = _page(list(counts), tensor, number, rules.block)
     rows = _rows(list(counts.values()))
     groups = tuple(
@@ -162,7 +163,7 @@ def _blocks(
     )
     # The widest row of this rank decides; layers of a kind are dealt out to its rows in turn.
     deep = max(-(-own[mixer] // many) for mixer, many in zip(counts, rows, strict=True))
-    return Blocks(max(page * deep, 1), groups, step, rules.states)
+    return Blocks(max(page * deep, 1), groups, step, rules)
 
 
 def _page(kinds: Sequence[Mixer], tensor: int, number: int, block: int) -> int:

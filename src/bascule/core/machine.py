@@ -147,6 +147,11 @@ class NodeFacts:
         return bool(self.gpus) and all(gpu.memory_bytes is None for gpu in self.gpus or ())
 
     @property
+    def foreign_processes(self) -> tuple[GpuProcess, ...]:
+        """Those that hold GPU memory and are not known to be bascule's own."""
+        return tuple(one for one in self.gpu_processes or () if not one.rank)
+
+    @property
     def sm(self) -> str:
         """The compute capability that its GPUs share, as compilers name it; "" when there is none, or not one."""
         found = {gpu.sm for gpu in self.gpus or ()}

@@ -29,11 +29,11 @@ class State:
     taps: int  # tokens that the convolution looks back
     conv_bytes: int  # of one number in the convolution's window
     cell_bytes: int | None  # of one number in the matrices; None: the model doesn't say, and the engine decides
-    spreads: bool = False  # groups are repeated where there are more ranks than groups (Mamba), else they must divide
+    mamba: bool = False  # Mamba-2: groups are repeated where there are more ranks than groups, else they must divide
 
     def rank_bytes(self, tensor: int) -> int:
         """Bytes of one sequence in one layer on each of `tensor` ranks."""
-        groups = self.groups if not self.spreads or self.groups % tensor == 0 else max(tensor, self.groups)
+        groups = self.groups if not self.mamba or self.groups % tensor == 0 else max(tensor, self.groups)
         channels = -(-(self.channels + groups * self.group_channels) // tensor)
         cells = -(-self.heads // tensor) * self.cells
         return channels * self.taps * self.conv_bytes + cells * (self.cell_bytes or self.conv_bytes)

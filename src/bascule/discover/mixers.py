@@ -115,4 +115,4 @@ def _mamba(text: Mapping[str, Any], number: int) -> State:
         raise Unsized("mamba_num_heads or n_groups is 0", "mamba_num_heads", heads)
     taps = max(shapes.get("conv_kernel") - 1, 0)
     cell = _STATE_WIDTHS.get(str(text.get("mamba_ssm_cache_dtype")), 4)
-    return State(heads, size * cells, heads * size, groups, 2 * cells, taps, number, cell, spreads=True)
+    return State(heads, size * cells, heads * size, groups, 2 * cells, taps, number, cell, mamba=True)

@@ -12,7 +12,7 @@ from typing import Any
 from bascule.core.nouns import Node
 from bascule.core.reading import Unreadable
 from bascule.discover.images import Images, publisher_of, recognised, shown
-from bascule.discover.offers import NODES, OWN, Offer, merged
+from bascule.discover.offers import NODES, OWN, Offer, Publisher, merged
 from bascule.registry.oci import reference_of, time_of
 from bascule.remote.connect import Runners
 
@@ -86,7 +86,7 @@ def _offer(row: Mapping[str, Any], node: str, images: Images) -> Offer:
         names or (row["Id"],),
         "image",
         engine,
-        (f"{NODES}",),
+        (NODES,),
         identities=frozenset((_digest(row["Id"]), *map(_digest, digests), *identity_of_layers(_texts(layers)))),
         platforms=("/".join(parts),) if len(parts) == 2 else (),
         size=size if isinstance(size, int) else None,
@@ -115,12 +115,18 @@ def _labels(config: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if isinstance(value, str)} if isinstance(labels, dict) else {}
 
 
-def _publisher(name: str, images: Images) -> Any:
-    """Of an image that came from a registry, which its digest there shows."""
+def _publisher(name: str, images: Images) -> Publisher:
+    """Of an image that came from a registry, which its digest there shows.
+
+    Podman, and docker over containerd, give digests to what was built here too: a name without a publisher is no hub's.
+    """
     try:
-        return publisher_of(reference_of(name), images)
+        reference = reference_of(name)
     except Unreadable:
         return OWN
+    if reference.registry == "localhost" or reference.repository.startswith("library/"):
+        return OWN
+    return publisher_of(reference, images)
 
 
 def _digest(text: str) -> str:

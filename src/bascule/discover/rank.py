@@ -31,7 +31,7 @@ class Verdict:
 
     word: str
     says: str
-    code: str = ""
+    trouble: str = ""  # the code of what decided it, or of why nothing was read
     release: str = ""  # `vLLM 0.32.0`, where its files say it
     hint: int = 0  # what its release lets expect where nothing was read: 1 good, -1 bad
     advice: str = ""

@@ -77,7 +77,7 @@ def _dimensions(config: Config) -> Dimensions:
         heads,
         0 if shapes.maybe("kv_lora_rank") else groups,
         state.heads if state else 0,
-        state.groups if state and not (state.spreads and state.groups == 1) else 0,
+        state.groups if state and not (state.mamba and state.groups == 1) else 0,
         experts,
         _active(text, experts) if experts else 0,
         expert_width(text) if experts else 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bascule.core.choose import choices
 from bascule.core.fit import Engine, Room, Wish
@@ -35,7 +36,8 @@ MOST_NODES, MOST_GPUS = 64, 16
 async def answer(text: str, asked: Asked) -> int:
     """All of it; exit status 0 when a layout fits. Raises BasculeError."""
     _check(asked)
-    nodes, rooms = await _machines(asked)
+    nodes, there = await _machines(asked)
+    rooms = [replace(room, bandwidth=asked.bandwidth * 1e9) for room in there] if asked.bandwidth else there
     model = await _model(text, nodes[0] if nodes else None)
     shape = shape_in(model)
     engine, wish = _engine(asked), _wish(asked)
@@ -94,14 +96,17 @@ def _check(asked: Asked) -> None:
         if value and value not in known:
             raise RecipeError("usage", f"nothing is known of {value}", seen=f"{name} {value}", advice=", ".join(known))
     _whole("--nodes", str(asked.nodes), MOST_NODES)
-    for name, count in (("--context", asked.context), ("--sequences", asked.sequences)):
+    given = {"--context": (asked.context, 10**8), "--sequences": (asked.sequences, 10**8)}
+    for name, (count, most) in {**given, "--cache-bytes": (asked.cache_bytes, 4)}.items():
         if count is not None:
-            _whole(name, str(count), 10**8)
-    if asked.cache_bytes is not None:
-        _whole("--cache-bytes", str(asked.cache_bytes), 4)
-    if asked.utilisation is not None and not 0 < asked.utilisation <= 1:
-        seen = f"--utilisation {asked.utilisation}"
-        raise RecipeError("usage", "a utilisation is more than 0 and at most 1", seen=seen, advice="such as 0.85")
+            _whole(name, str(count), most)
+    _above_zero("--bandwidth", asked.bandwidth, 10**6)
+    _above_zero("--utilisation", asked.utilisation, 1)
+
+
+def _above_zero(name: str, value: float | None, most: int) -> None:
+    if value is not None and not 0 < value <= most:
+        raise RecipeError("usage", f"{name} takes more than 0 and at most {most}", seen=f"{name} {value}")
 
 
 def _whole(name: str, text: str, most: int) -> int:

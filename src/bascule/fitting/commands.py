@@ -41,6 +41,8 @@ class Asked:
         The share of the memory that the engine is given, such as 0.85; left out: one is proposed.
     drafts
         Count the layers that predict more tokens, too.
+    bandwidth
+        What was measured of the memory, in 10^9 bytes a second; left out: what the data sheet of the GPU says.
     link
         How the machines exchange: rdma or sockets; left out: by their interfaces, rdma for --gpu.
     all
@@ -59,6 +61,7 @@ class Asked:
     cache_bytes: int | None = None
     utilisation: float | None = None
     drafts: Annotated[bool, Repeated] = False
+    bandwidth: float | None = None
     link: str = ""
     all: Annotated[bool, Repeated] = False
     json: Annotated[bool, Repeated] = False

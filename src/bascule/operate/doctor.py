@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from bascule.core.notices import Notice
 from bascule.core.nouns import Node
 from bascule.errors import BasculeError, NodeTrouble, NodeUnreachable
-from bascule.preflight.addresses import Proven, prove_addresses
 from bascule.preflight.node_checks import Needs, node_checks
 from bascule.remote.clock import measure_clock
 from bascule.remote.connect import connect
 from bascule.remote.facts import read_facts
 from bascule.remote.runner import Runner
+
+if TYPE_CHECKING:
+    from bascule.preflight.addresses import Proven
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,21 @@ class Examination:
         return any(one.weight == "blocker" for one in self.notices) or bool(self.proven and self.proven.fails)
 
 
-async def examine(nodes: Sequence[Node], needs: Needs | None = None, *, prove: bool = False) -> Examination:
+async def examine(
+    nodes: Sequence[Node],
+    needs: Needs | None = None,
+    prove: Callable[[Sequence[Node]], Awaitable[Proven]] | None = None,
+) -> Examination:
     """Read every node and judge what was read; a node that is down keeps nobody from the others.
 
-    With `prove`, those that answer also try to reach each other.
+    `prove` is how several that answer try to reach each other; None leaves it out.
     """
     runners = connect(nodes)
     results = await asyncio.gather(*(_look(runners[node.name], node) for node in nodes))
     there = tuple(result for result in results if isinstance(result, Node))
     lost = {node.name: error for node, error in zip(nodes, results, strict=True) if isinstance(error, BasculeError)}
     notices = node_checks(there, needs or {}, datetime.now(UTC))
-    proven = await prove_addresses(there) if prove and len(there) > 1 else None
+    proven = await prove(there) if prove and len(there) > 1 else None
     return Examination(tuple(node.name for node in nodes), there, lost, tuple(notices), proven)
 
 

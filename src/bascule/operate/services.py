@@ -164,7 +164,7 @@ def _is_about(journal: Journal, run: int, service: Service) -> bool:
 
 
 def _state(found: Sequence[RankState], wanted: int, served: bool, unreachable: Sequence[str]) -> str:
-    alive = sum(state.alive for state in found)
+    alive = sum(state.alive and state.pid is not None for state in found)  # what a rank left behind doesn't serve
     if unreachable and (alive < wanted or not found):
         return "unknown"
     if not alive:

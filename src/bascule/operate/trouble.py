@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bascule.journal import Journal
 from bascule.launch import start as ranks
 from bascule.operate.guard import Guard
 from bascule.operate.lock import is_held
+from bascule.watch.capture import Captured
 from bascule.watch.diagnose import what_was_said
 from bascule.watch.serving import Outlook, State
 
@@ -26,8 +28,8 @@ async def conclude(guard: Guard, outlook: Outlook, journal: Journal) -> Finding 
     dead = await guard.follower.died() if outlook.state is State.DEAD else None
     if dead and await _is_taken_down(guard, journal):
         return None
-    await _keep(guard, _folder(journal, guard.ward.run))
-    finding = dead or _finding(guard, outlook)
+    taken = await _keep(guard, _folder(journal, guard.ward.run))
+    finding = dead or _finding(guard, outlook, taken)
     journal.record(guard.ward.run, "broke", finding=finding)
     return finding
 
@@ -69,17 +71,17 @@ def _folder(journal: Journal, run: int) -> Path:
     return folder
 
 
-async def _keep(guard: Guard, folder: Path) -> None:
+async def _keep(guard: Guard, folder: Path) -> Captured | None:
     """The newest lines of every log, and what can be read on the nodes, in bounded time."""
     guard.vigil.folder = folder
     for rank in guard.follower.ranks:
         lines = [line.text for line in guard.follower.lines if line.rank == rank.number]
         (folder / f"rank{rank.number}.log").write_text("".join(f"{line}\n" for line in lines))
-    await guard.vigil.capture()
+    return await guard.vigil.capture()
 
 
-def _finding(guard: Guard, outlook: Outlook) -> Finding:
-    """About a service whose ranks all live; a failure that was said comes with its name and remedies."""
+def _finding(guard: Guard, outlook: Outlook, taken: Captured | None) -> Finding:
+    """About a service whose ranks all live; what is proven or was said comes with its name and remedies."""
     seen = (_evidence(guard, outlook),)
     where = next((rank for rank in guard.follower.ranks if rank.number == outlook.rank), None)
     match outlook.state:
@@ -94,8 +96,8 @@ def _finding(guard: Guard, outlook: Outlook) -> Finding:
             found = Finding(Step.WATCH, Fate.UNKNOWN, "rank-spinning", outlook.says, seen)
         case _:
             found = Finding(Step.WATCH, Fate.UNKNOWN, "service-standstill", outlook.says, seen)
-    said = what_was_said(guard.follower.lines, guard.follower.places)
-    return said or found
+    named = guard.vigil.link_cut(taken) or what_was_said(guard.follower.lines, guard.follower.places)
+    return replace(named, evidence=(*named.evidence, *seen)) if named else found
 
 
 def _evidence(guard: Guard, outlook: Outlook) -> Evidence:

@@ -89,10 +89,15 @@ def _launch(events: Sequence[Event], current: RankState) -> tuple[dict[str, Any]
 
 
 def _nodes(told: Sequence[Mapping[str, Any]], there: Sequence[Node], known: Sequence[Node]) -> dict[str, Node]:
-    """The nodes under the names of that run; a later one may have named them otherwise."""
+    """The nodes as that run had them; a later one may have named them otherwise, and two may be one machine."""
     places = {(node.host, node.run_dir): node for node in (*known, *there)}
-    found = {raw["name"]: places.get((raw["host"], raw["run_dir"])) for raw in told}
-    return {name: _addressed(replace(node, name=name)) for name, node in found.items() if node}
+    found = [(raw, places.get((raw["host"], raw["run_dir"]))) for raw in told]
+    return {raw["name"]: _addressed(_as_told(node, raw)) for raw, node in found if node}
+
+
+def _as_told(node: Node, raw: Mapping[str, Any]) -> Node:
+    gpus = raw.get("gpus")  # runs of older bascules don't have them
+    return replace(node, name=raw["name"], address=raw["address"], gpus=None if gpus is None else tuple(gpus))
 
 
 def _addressed(node: Node) -> Node:

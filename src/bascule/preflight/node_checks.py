@@ -159,7 +159,7 @@ def gpus_are_whole(node: Node, at: datetime) -> Notice | None:
 
 def gpus_are_free(node: Node, at: datetime) -> Notice | None:
     """Memory that processes of others hold is missing to the ranks."""
-    foreign = [one for one in node.facts.gpu_processes or () if not one.rank]
+    foreign = node.facts.foreign_processes
     if not foreign:
         return None
     held = sum(one.memory_bytes or 0 for one in foreign)

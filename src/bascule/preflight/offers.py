@@ -6,7 +6,7 @@ import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -81,11 +81,19 @@ def named_offer(node: Node) -> Offer | None:
     """The address that the recipe gives the node, whatever it is; None when the node is known not to have it."""
     if node.address is None:
         return None
-    own = next((one for one in node.facts.addresses if one.ip == node.address), None)
+    own = next((one for one in node.facts.addresses if one.ip == node.address), None) or _of_loopback(node)
     if own is None and node.facts.addresses:
         return None
     address = own or Address("", node.address, 32)  # its addresses could not be read: it is taken at its word
     return _offer(node, address, "")
+
+
+def _of_loopback(node: Node) -> Address | None:
+    """All of 127.0.0.0/8 is there where 127.0.0.1 is: two nodes of one machine can tell two of its addresses."""
+    if node.address is None or not ipaddress.ip_address(node.address).is_loopback:
+        return None
+    known = (one for one in node.facts.addresses if ipaddress.ip_address(one.ip).is_loopback)
+    return next((replace(one, ip=node.address) for one in known), None)
 
 
 def interface_named(node: Node, name: str) -> Interface | None:

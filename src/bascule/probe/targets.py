@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from bascule.core.nouns import Candidate, Finding, Model, Node
+from bascule.core.nouns import Candidate, Fate, Finding, Model, Node
 from bascule.core.reading import Spot, Unreadable
 from bascule.errors import ProbeError
 from bascule.probe.gather import finding, look_in
@@ -25,6 +25,7 @@ from bascule.probe.views.registry import RegistryView, open_registry
 from bascule.probe.views.wheel import open_wheel, wheels_in
 from bascule.registry.access import Access
 from bascule.registry.oci import ImageFacts, asked_for
+from bascule.registry.troubles import RegistryTrouble
 from bascule.remote.runner import Runner
 
 KINDS = ("venv", "wheel", "archive", "image", "container", "registry")
@@ -176,11 +177,20 @@ async def probe_registry(candidate: Candidate, model: Model, node: Node, now: Ca
     docker = node.facts.docker
     platform = f"linux/{docker.arch}" if docker else ""
     target = Layered(asked_for(candidate.artefact.ref), platform, Access(most=MOST_LAYER))
+    prefix = f"{candidate.artefact.ref} "
     try:
-        report = await target.report(question)
+        return finding(await target.report(question), node.name, now(), prefix)
     except Unreadable as trouble:
-        report = all_alike(question, undecided(question, trouble.why, (trouble.spot,)))
-    return finding(report, node.name, now(), f"{candidate.artefact.ref} ")
+        return unread(question, trouble, node.name, now(), prefix)
+
+
+def unread(question: Question, trouble: Unreadable, node: str, seen_at: datetime, prefix: str) -> Finding:
+    """The finding that an image could not be read: what the registry's trouble is called, and what cures it."""
+    made = finding(all_alike(question, undecided(question, trouble.why, (trouble.spot,))), node, seen_at, prefix)
+    if not isinstance(trouble, RegistryTrouble):
+        return made
+    fate = Fate.HOPELESS if trouble.hopeless else Fate.UNKNOWN
+    return replace(made, fate=fate, code=trouble.code, advice=trouble.advice)
 
 
 async def _environment(name: str, node: Node, runner: Runner) -> Probed:

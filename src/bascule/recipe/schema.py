@@ -12,9 +12,10 @@ from bascule.core.decide import BUDGET
 from bascule.core.layout import API_PORT, RENDEZVOUS_PORT
 from bascule.core.nouns import Node
 from bascule.engines.catalogue import ENGINES
+from bascule.recipe.destinations import NAME, name_of
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+Name = Annotated[str, Field(pattern=NAME)]
 Title = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -42,8 +43,7 @@ def _named(value: Any) -> Any:
     """A node given as `user@host:22` is named after its host."""
     if not isinstance(value, str):
         return value
-    name = value.rpartition("@")[2].partition(":")[0].replace(".", "-")
-    return {"name": name, "host": value}
+    return {"name": name_of(value), "host": value}
 
 
 def _numbers(value: Any) -> Any:

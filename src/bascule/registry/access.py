@@ -39,6 +39,7 @@ class Shared:
     away: dict[str, str] = field(default_factory=dict)  # hosts that can't be reached -> why; not asked again
     waited: float = 0.0  # seconds
     received: int = 0  # bytes of bodies
+    closed: bool = False  # nothing more is asked
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -62,6 +63,8 @@ class Access:
     def connection(self) -> httpx2.Client:
         """The one client of this command."""
         with self.shared.lock:
+            if self.shared.closed:
+                raise RuntimeError("the connections of this command were closed")
             if self.shared.client is None:
                 self.shared.client = self.client()
             return self.shared.client
@@ -69,6 +72,7 @@ class Access:
     def close(self) -> None:
         """Let the connections go."""
         with self.shared.lock:
+            self.shared.closed = True
             client, self.shared.client = self.shared.client, None
         if client:
             client.close()

@@ -24,6 +24,11 @@ class RegistryTrouble(Unreadable):
         self.host = host
 
     @property
+    def code(self) -> str:
+        """Of a finding."""
+        return self.kind
+
+    @property
     def advice(self) -> str:
         """What a person can do."""
         words = {"host": self.host or "HOST", "name": self.spot.path}

@@ -108,6 +108,8 @@ def whole(asking: Asking, body: Body, limit: int) -> bytes:
 
 @contextmanager
 def _sent(asking: Asking, access: Access) -> Iterator[httpx2.Response]:
+    if access.shared.closed:
+        raise RegistryTrouble(UNREACHABLE, asking.name, "the command was ended", asking.host)
     if asking.host in access.shared.away:
         raise RegistryTrouble(UNREACHABLE, asking.name, access.shared.away[asking.host], asking.host)
     try:

@@ -20,7 +20,7 @@ printf '%s\n' "$run_dir"
 
 _OWN_NAME = r"""
 if command -v getent >/dev/null 2>&1; then
-  told=$(timeout -k 1 3 getent ahostsv4 "${machine%% *}" 2>&1 </dev/null); echo "status $?"; printf '%s\n' "$told"
+  told=$(timeout -k 1 2 getent ahostsv4 "${machine%% *}" 2>&1 </dev/null); echo "status $?"; printf '%s\n' "$told"
 else echo "status missing"; fi
 """
 
@@ -62,7 +62,7 @@ def _own_name_ip(text: str) -> str:
         case "missing":
             raise ValueError("getent is not installed")
         case "124" | "137":
-            raise ValueError("its name servers did not answer within 3 s")
+            raise ValueError("its name servers did not answer within 2 s")
     raise ValueError(shortened(rest) or "nothing was printed")
 
 

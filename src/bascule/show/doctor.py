@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from bascule.core.machine import Disk, Gpu, NodeFacts
 from bascule.core.notices import Notice
 from bascule.core.nouns import Fate
-from bascule.show.links import addresses_line
 
 if TYPE_CHECKING:
     from bascule.core.nouns import Node
@@ -41,12 +40,15 @@ def doctor_lines(found: Examination) -> list[str]:
     table = _beside(found, rows) if len(found.asked) <= MOST_COLUMNS else _below(found, rows)
     if found.proven is None:
         return [*table, *notice_lines(found.notices)]
-    addresses = f"{'addresses':<12}{addresses_line(found.proven)}"
-    return [*table, addresses, *_found(found.proven), *notice_lines((*found.notices, *found.proven.notices))]
+    notices = notice_lines((*found.notices, *found.proven.notices))
+    return [*table, *_links(found.proven), *notices]
 
 
-def _found(proven: Proven) -> Iterator[str]:
-    """What was found on the way between the nodes, unless all is well."""
+def _links(proven: Proven) -> Iterator[str]:
+    """Who tells whom which address, and what was found on the way between the nodes, unless all is well."""
+    from bascule.show.links import addresses_line  # noqa: PLC0415 - with --no-proof it is not needed
+
+    yield f"{'addresses':<12}{addresses_line(proven)}"
     for finding in proven.findings:
         if finding.fate is not Fate.OK:
             yield f"{'unknown' if finding.fate is Fate.UNKNOWN else '✗':<12}{finding.says}"

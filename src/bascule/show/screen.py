@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bascule.journal import Event
-from bascule.show.story import Narrator, Say
+from bascule.show.say import Say
+from bascule.show.story import Narrator
 from bascule.watch.follow import Rank
 
 SILENT = 10.0  # seconds without a new line after which it is shown what moves instead

@@ -44,7 +44,9 @@ def plain(ask: Ask, found: Discovered) -> Mapping[str, Any]:
         "candidates": [_plain(row) for row in found.ranking.candidates],
         "held": [_plain(row) for row in found.ranking.held],
         "refused": [_plain(row) for row in found.ranking.refused],
-        "unread": found.unread,
+        "unread": [
+            {"source": one.source, "code": one.trouble, "why": one.why, "advice": one.advice} for one in found.unread
+        ],
         "reached": found.reached,
         "bytes_received": found.received,
         "seconds": round(found.seconds, 3),
@@ -117,7 +119,7 @@ def _end(found: Discovered) -> Iterator[str]:
     ranking = found.ranking
     groups: dict[tuple[str, str, str], list[str]] = {}
     for one in found.unread:
-        groups.setdefault((one.code, one.why, one.advice), []).append(one.source)
+        groups.setdefault((one.trouble, one.why, one.advice), []).append(one.source)
     if groups:
         yield ""
         yield "not read"
@@ -141,7 +143,7 @@ def _plain(row: Ranked) -> Mapping[str, Any]:
         "release": verdict.release or offer.release,
         "verdict": verdict.word,
         "says": verdict.says,
-        "code": verdict.code,
+        "code": verdict.trouble,
         "hint": verdict.hint,
         "advice": verdict.advice,
         "because": row.because,

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from bascule.journal import Event
-
-Plain = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    """One line: a label in the left column, the text, and its tone: good, bad, dim, strong or none."""
-
-    label: str
-    text: str
-    tone: str = ""
+from bascule.show import prologue
+from bascule.show.say import Plain, Say, evidence
 
 
 @dataclass
@@ -49,57 +38,6 @@ class Narrator:
     def number_of(self, candidate: Plain) -> int:
         """The place of a candidate in the list, from 1."""
         return self.numbers.setdefault(candidate["name"], len(self.numbers) + 1)
-
-
-def _run_started(story: Narrator, event: Event) -> Iterator[Say]:
-    nodes = ", ".join(node["name"] for node in event.data["nodes"])
-    yield Say("", f"{event.data['service']} on {nodes}   run {event.run}", "strong")
-    if story.whole:
-        yield Say("asked", f"{event.data['source']}   {event.at.astimezone():%Y-%m-%d %H:%M:%S}")
-
-
-def _nodes(story: Narrator, event: Event) -> Iterator[Say]:
-    for node in event.data["nodes"]:
-        facts = node["facts"]
-        parts = [facts["arch"] or "?", f"{facts['cores'] or '?'} cores"]
-        if facts["memory_bytes"]:
-            parts.append(f"{facts['memory_bytes'] / 2**30:.0f} GiB")
-        parts += [_gpu(gpu) for gpu in facts["gpus"] or []]
-        yield Say("node", f"{node['name']}   {node['host']}   {' · '.join(parts)}")
-        for what, why in facts["unknown"].items() if story.whole else ():
-            yield Say("", f"{node['name']}   {what} could not be read: {why}", "dim")
-
-
-def _gpu(gpu: Plain | str) -> str:
-    """Journals of before had its name alone."""
-    return gpu if isinstance(gpu, str) else " ".join(filter(None, (gpu["name"], gpu["sm"])))
-
-
-def _model(story: Narrator, event: Event) -> Iterator[Say]:
-    model = event.data["model"]
-    size = f" · {model['bytes'] / 1e6:,.1f} MB" if model["bytes"] else ""
-    yield Say("model", f"{model['path']}   {', '.join(model['architectures'])}{size}")
-
-
-def _candidates(story: Narrator, event: Event) -> Iterator[Say]:
-    story.budget = event.data.get("budget", 0)
-    for candidate in event.data["candidates"]:
-        story.number_of(candidate)
-    yield Say("candidates", str(len(story.numbers)))
-
-
-def _probed(story: Narrator, event: Event) -> Iterator[Say]:
-    candidate, finding = event.data["candidate"], event.data["finding"]
-    verdict, tone = {"ok": ("yes", "good"), "hopeless": ("no", "bad")}.get(finding["fate"], ("unknown", "dim"))
-    yield Say(f"{story.number_of(candidate)}", f"{candidate['name']:<22} {verdict:<8} {finding['says']}", tone)
-    yield Say("", f"{'':<31} {finding['evidence'][0]['source']}", "dim")
-    if story.whole:
-        yield from _evidence(finding)
-
-
-def _remembered(story: Narrator, event: Event) -> Iterator[Say]:
-    changes, name = ", ".join(event.data["changes"]), event.data["candidate"]["name"]
-    yield Say("known", f"{name} served with {changes} in run {event.data['since']}: used from the start", "strong")
 
 
 def _try(story: Narrator, event: Event) -> Iterator[Say]:
@@ -164,7 +102,7 @@ def _finding(story: Narrator, event: Event) -> Iterator[Say]:
         if finding["advice"]:
             yield Say("     try", finding["advice"])
     if story.whole or fate != "ok":
-        yield from _evidence(finding)
+        yield from evidence(finding)
 
 
 def _stopped(story: Narrator, event: Event) -> Iterator[Say]:
@@ -227,28 +165,19 @@ def _standing(story: Narrator, event: Event) -> Iterator[Say]:
     yield Say("  slow", f"{says}   (fine)", "dim") if verdict == "SLOW" else Say(f"  {verdict.lower()}", says, "bad")
 
 
+def _broke(story: Narrator, event: Event) -> Iterator[Say]:
+    """What `bascule watch` saw of a service that had been serving."""
+    finding = event.data["finding"]
+    yield Say("BROKE", f"{finding['code']}: {finding['says']}", "bad")
+    if finding["advice"]:
+        yield Say("  try", finding["advice"])
+    yield from evidence(finding)
+
+
 def _degraded(story: Narrator, event: Event) -> Iterator[Say]:
     """It serves, and could serve better."""
     yield Say("  degraded", f"{event.data['id']}: {event.data['cause'].partition('. ')[0].rstrip('.')}", "bad")
     yield from (Say("    try", text, "dim") for text in event.data["remedies"][:2])
-
-
-def _evidence(finding: Plain) -> Iterator[Say]:
-    for seen in finding["evidence"]:
-        at = datetime.fromisoformat(seen["seen_at"]).astimezone()
-        where = f"{seen['node']}  {seen['source']}  {at:%H:%M:%S}"
-        yield Say("    seen", f"{where}  {_one_line(seen['excerpt'])}", "dim")
-
-
-def _one_line(excerpt: str, width: int = 240) -> str:
-    try:
-        told = json.loads(excerpt)
-        if isinstance(told, dict):
-            excerpt = " · ".join(f"{key}: {value!r}" for key, value in told.items())
-    except ValueError:
-        pass
-    flat = " ⏎ ".join(line.strip() for line in excerpt.strip().splitlines())
-    return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
 def _since(story: Narrator, event: Event) -> str:
@@ -257,12 +186,7 @@ def _since(story: Narrator, event: Event) -> str:
 
 
 _TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
-    "run-started": _run_started,
-    "nodes": _nodes,
-    "model": _model,
-    "candidates": _candidates,
-    "probed": _probed,
-    "remembered": _remembered,
+    **prologue.TELLERS,
     "try": _try,
     "copying": _copying,
     "copied": _copied,
@@ -270,6 +194,7 @@ _TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "phase": _phase,
     "standing": _standing,
     "degraded": _degraded,
+    "broke": _broke,
     "rank-ended": _rank_ended,
     "finding": _finding,
     "stopped": _stopped,

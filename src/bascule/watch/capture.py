@@ -33,6 +33,7 @@ class Captured:
     files: tuple[Path, ...]
     samples: tuple[Sample, ...]  # one or two per rank, with sockets where they could be read
     missing: Mapping[str, str] = field(default_factory=dict)  # "node part" -> why
+    timers: Mapping[str, str] = field(default_factory=dict)  # node -> its TCP sockets with their timers, as `ss` says
 
 
 @dataclass
@@ -87,7 +88,8 @@ async def capture(
         files.append(
             _write(place, "missing.txt", "".join(f"{what}: {why}\n" for what, why in missing.items()), secrets)
         )
-    return Captured(place, tuple(files), tuple(taken), missing)
+    timers = {one.name: one.parts.get("timers.txt", "") for one in takings}
+    return Captured(place, tuple(files), tuple(taken), missing, timers)
 
 
 async def read_part(runner: Runner, *words: str) -> str:

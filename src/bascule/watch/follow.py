@@ -237,7 +237,7 @@ class Follower:
 
     def _named(self, finding: Finding) -> Finding:
         """A standstill under the name that the catalogue has for it, with what was counted beside what was said."""
-        if finding.code == "address-unreachable":  # proven from the sockets
+        if finding.code in ("address-unreachable", "link-cut"):  # proven from the sockets
             return finding
         known = diagnose_silence(self.lines, self.places)
         return replace(known, evidence=(*known.evidence, *finding.evidence)) if known else finding

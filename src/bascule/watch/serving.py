@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from bascule.watch.load import Asked, Load, times, waits_since
 from bascule.watch.movement import Movement, lowest_watts, movement
@@ -121,13 +122,9 @@ def _stance(one: Served, now: float) -> Stance:
 
 def _stopped(one: Served, now: float) -> str:
     """Processes that were stopped at each of the last looks; "" when that is not so, or not known."""
-    since = now
-    for sample in reversed(one.samples):
-        if not sample.values.get("stopped"):
-            break
-        since = sample.at
-    newest = one.samples[-1] if one.samples else None
-    if newest is None or newest.at - since < times().stopped_s or now - newest.at > noise().stale_s:
+    last = list(takewhile(lambda sample: sample.values.get("stopped"), reversed(one.samples)))
+    newest = last[0] if last else None
+    if newest is None or newest.at - last[-1].at < times().stopped_s or now - newest.at > noise().stale_s:
         return ""
     stopped, every = newest.values["stopped"], newest.values.get("processes", 0.0)
     return f"{stopped:.0f} of its {every:.0f} processes are stopped by a signal"

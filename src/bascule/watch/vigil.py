@@ -12,6 +12,7 @@ from pathlib import Path
 from bascule.core.nouns import Evidence, Fate, Finding, Node, Setting, Step
 from bascule.errors import BasculeError
 from bascule.remote.runner import Runner
+from bascule.watch.acks import unacknowledged
 from bascule.watch.budgets import Facts, learned
 from bascule.watch.capture import Captured, capture, read_part
 from bascule.watch.history import History
@@ -78,6 +79,8 @@ class Vigil:
         proven = unreachable([*recent, *(taken.samples if taken else ())], self.seats)
         if proven:
             return self._unreachable(proven[0], judgement)
+        if cut := self.link_cut(taken):
+            return replace(cut, evidence=(*cut.evidence, self._evidence(judgement, judgement.says)))
         code = "rank-spinning" if judgement.verdict is Verdict.SPINNING else "start-stalled"
         seen = [self._evidence(judgement, judgement.says)]
         if judgement.next_step:
@@ -96,6 +99,16 @@ class Vigil:
             return await capture(self.watched, nodes, self.runners, self.folder, samples)
         except OSError:
             return None
+
+    def link_cut(self, taken: Captured | None) -> Finding | None:
+        """That packets between two nodes get lost, when the timers of their sockets prove it."""
+        lost = unacknowledged(taken.timers if taken else {}, self.seats)
+        if not lost:
+            return None
+        says = f"packets from {lost[0].node} to {lost[0].peer} get lost"
+        seen = Evidence(lost[0].node, "ss -tanoi", datetime.now(UTC), str(lost[0]))
+        advice = "the link between the nodes: cable, switch, firewall"
+        return Finding(Step.WATCH, Fate.CLUSTER, "link-cut", says, (seen,), advice=advice)
 
     async def kernel_says(self, node: str) -> list[tuple[datetime, str]]:
         """What the kernel of a node said of memory that ran out, just now; nothing where that can't be read."""

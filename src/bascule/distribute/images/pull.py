@@ -13,6 +13,7 @@ from bascule.core.nouns import Evidence, Fate, Finding, Node, Step
 from bascule.core.reading import Unreadable
 from bascule.distribute.images.troubles import of_helper
 from bascule.registry.access import Access
+from bascule.registry.aside import aside
 from bascule.registry.image import fetch
 from bascule.registry.oci import asked_for, reference_of
 from bascule.registry.repository import Repository
@@ -23,15 +24,29 @@ WITHIN = 6 * 3600.0  # seconds; 30 GB at 1.5 MB/s
 # Bytes on disk for each one that travels: packed and unpacked side by side; gzip packs layers of engines to 0.46.
 ROOM = 3.2
 
-# What docker and podman say when a pull fails, and the code in troubles.toml. The first that matches counts.
-_TROUBLES = (
-    (r"no space left", "pull-disk-full"),
-    (r"toomanyrequests|429 Too Many", "pull-busy"),
-    (r"no matching manifest|no image found in (manifest list|image index)", "pull-architecture"),
-    (r"unauthorized|authentication required|access to the resource is denied|denied:|403", "pull-denied"),
-    (r"manifest unknown|not found|name unknown|404", "pull-missing"),
-    (r"no such host|i/o timeout|connection refused|deadline|Temporary failure|TLS handshake", "pull-unreachable"),
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What docker or podman says when a pull fails, and the row of troubles.toml that it means."""
+
+    id: str
+    words: str = ""
+
+
+# The first that matches counts.
+_SIGNS = (
+    Sign("pull-disk-full", r"no space left"),
+    Sign("pull-busy", r"toomanyrequests|429 Too Many"),
+    Sign("pull-architecture", r"no matching manifest|no image found in (manifest list|image index)"),
+    Sign("pull-denied", r"unauthorized|authentication required|access to the resource is denied|denied:|403"),
+    Sign("pull-missing", r"manifest unknown|not found|name unknown|404"),
+    Sign(
+        "pull-unreachable",
+        r"no such host|dial tcp|i/o timeout|connection refused|deadline|Temporary failure|TLS handshake|unreachable",
+    ),
+    Sign("pull-failed"),
 )
+FAILED = _SIGNS[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +82,17 @@ async def pull(
     began = await _call(runner, "begin", docker, name)
     folder = began.text.strip()
     if not folder.startswith("/"):
-        return of_helper("pull-failed", began.complaint, node.name, name, datetime.now(UTC))
+        return of_helper(FAILED.id, began.complaint, node.name, name, datetime.now(UTC))
     try:
         status, log = await _wait(runner, folder, node.name, report)
     finally:
         await asyncio.shield(_call(runner, "finish", folder))
     if status:
-        return of_helper(_code(log), _last_line(log), node.name, name, datetime.now(UTC))
+        return of_helper(sign_of(log).id, _last_line(log), node.name, name, datetime.now(UTC))
     if name != ref:
         tagged = await runner.run((*node.facts.docker.command, "tag", name, ref))
         if not tagged.ok:
-            return of_helper("pull-failed", tagged.complaint, node.name, name, datetime.now(UTC))
+            return of_helper(FAILED.id, tagged.complaint, node.name, name, datetime.now(UTC))
     return None
 
 
@@ -88,12 +103,17 @@ def layers_of(log: str) -> tuple[int, int]:
     return len(done), len(named)
 
 
+def sign_of(log: str) -> Sign:
+    """What a pull that failed has printed means."""
+    return next(sign for sign in _SIGNS if re.search(sign.words, log, re.IGNORECASE))
+
+
 async def _too_small(name: str, node: Node, runner: Runner, access: Access) -> Finding | None:
     """A finding when the disk has no room for it; what can't be told is not taken for too small."""
     assert node.facts.docker is not None
     try:
         platform = f"linux/{node.facts.docker.arch}"
-        size = await asyncio.to_thread(lambda: fetch(Repository(reference_of(name), access), platform).size)
+        size = await aside(lambda: fetch(Repository(reference_of(name), access), platform).size)
     except Unreadable:
         return None
     told = await _call(runner, "room", node.facts.docker.root or "/var/lib/docker")
@@ -119,10 +139,6 @@ async def _wait(runner: Runner, folder: str, node: str, report: Callable[[Pull],
         report(Pull(node, "pull", *layers_of(log)))
         await asyncio.sleep(EVERY)
     return 124, f"{log}\ntook more than {WITHIN:.0f} s"
-
-
-def _code(log: str) -> str:
-    return next((code for words, code in _TROUBLES if re.search(words, log, re.IGNORECASE)), "pull-failed")
 
 
 def _last_line(log: str) -> str:

@@ -19,7 +19,12 @@ look() {
 
 # finish FOLDER: ends what is left of it, and removes the folder.
 finish() {
-  [ -r "$1/status" ] || { read -r pid <"$1/pid" && kill -TERM -- "-$pid"; } 2>/dev/null
+  if [ ! -r "$1/status" ] && read -r pid <"$1/pid"; then
+    kill -TERM -- "-$pid"
+    tries=0
+    while kill -0 -- "-$pid" && [ "$tries" -lt 30 ]; do sleep 0.1; tries=$((tries + 1)); done
+    kill -KILL -- "-$pid"
+  fi 2>/dev/null
   rm -rf "$1"
 }
 

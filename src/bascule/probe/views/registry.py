@@ -10,6 +10,7 @@ from functools import partial
 from bascule.probe.views.layers import Blob, LayeredFiles, LayeredView
 from bascule.probe.views.streams import Meter, Reader
 from bascule.registry.access import Access
+from bascule.registry.aside import aside
 from bascule.registry.image import RemoteImage, fetch
 from bascule.registry.oci import Descriptor, ImageFacts, reference_of
 from bascule.registry.repository import Repository
@@ -32,7 +33,7 @@ async def open_registry(reference: str, package: str, platform: str, access: Acc
     """
     meter = Meter()
     try:
-        return await asyncio.to_thread(_open, reference, package, platform, (access or Access(), meter))
+        return await aside(_open, reference, package, platform, (access or Access(), meter))
     except asyncio.CancelledError:
         meter.stopped = True
         raise

@@ -14,6 +14,7 @@ from bascule.probe.kernels.fatbin import Library, read_library
 from bascule.probe.views.base import HITS_PER_FILE, TEXT_LIMIT, Found
 from bascule.probe.views.patterns import LINE, STRING, Pattern, glob_of, is_glob, pattern_of
 from bascule.probe.views.streams import CHUNK, Meter, Reader, explained
+from bascule.registry.aside import aside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,7 +92,7 @@ class TreeView:
                 return function(*args, **kwargs)
 
         try:
-            return await asyncio.to_thread(alone)
+            return await aside(alone)
         except asyncio.CancelledError:
             self.files.meter.stopped = True
             raise
