@@ -27,6 +27,9 @@ demo: engines  ## serve a real model over two nodes of this machine, past candid
 test: engines lint types  ## install, then all tests
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
+drills: engines  ## every fault of a real engine over two hosts, also those that take minutes (root, half an hour)
+	$(BIN)/pytest -m '' -rP tests/drills
+
 test-fast: install  ## the tests that start no engine
 	$(BIN)/pytest -m 'not engine'
 
@@ -69,7 +72,10 @@ bench-probe: engines  ## what the probe of an image, an environment, a wheel and
 bench-watch: engines  ## how soon a stalled or dead rank is told, false alarms, and what looking costs
 	@$(BIN)/python benchmarks/watch.py
 
+bench-search: install  ## finding, probing and ranking 20 candidates against a local registry (docker-registry)
+	@$(BIN)/python benchmarks/search.py
+
 clean:  ## remove what was installed into the checkout
 	rm -rf $(VENV) .engines
 
-.PHONY: help install engines demo test test-fast lint types format docs adder lab bench-doctor bench-startup bench-copy bench-weights bench-probe bench-watch clean
+.PHONY: help install engines demo test drills test-fast lint types format docs adder lab bench-doctor bench-startup bench-copy bench-weights bench-probe bench-watch bench-search clean

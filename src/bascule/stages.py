@@ -13,15 +13,17 @@ from urllib.parse import urlsplit
 
 from bascule import settings
 from bascule.core.layout import nodes_of
-from bascule.core.nouns import Attempt, Candidate, Endpoint, Finding, LaunchPlan, Model, Node, RankState
+from bascule.core.nouns import Attempt, Candidate, Endpoint, Fate, Finding, LaunchPlan, Model, Node, RankState
 from bascule.core.plain import setting_from_plain
 from bascule.distribute import image
 from bascule.distribute.bring import Delivery, bring
 from bascule.distribute.images.pull import is_pullable
 from bascule.engines.base import has_dummy_weights
 from bascule.engines.catalogue import ENGINES
+from bascule.fits import Fitness, fitness
 from bascule.journal import Journal
 from bascule.launch import start as ranks
+from bascule.launch.baked import baked_notices
 from bascule.launch.plan import Wanted, digest, place_of, plan_launch
 from bascule.operate.following import looker, vigil_over
 from bascule.pivot import Stage
@@ -61,6 +63,7 @@ class Bound:
     follower: Follower | None = None
     foreseen: Mapping[Candidate, Finding] = field(default_factory=dict)  # by the probe, when candidates were found
     proven: dict[tuple[str, ...], Proven] = field(default_factory=dict)  # by the names of the nodes, in their order
+    fits: dict[str, Fitness] = field(default_factory=dict)  # by the names of candidates
 
     @property
     def way(self) -> Sequence[Stage]:
@@ -70,10 +73,19 @@ class Bound:
     async def assess(self) -> list[Attempt]:
         """Probe all candidates at once, each on the first node that it would run on."""
         found = await asyncio.gather(*(self._probe(candidate) for candidate in self.candidates))
-        attempts = [Attempt(candidate, finding) for candidate, finding in zip(self.candidates, found, strict=True)]
-        for one in attempts:
-            self.note("probed", candidate=one.candidate, finding=one.finding)
-        return attempts
+        for candidate, finding in zip(self.candidates, found, strict=True):
+            self.note("probed", candidate=candidate, finding=finding)
+        return [Attempt(*pair) for pair in zip(self.candidates, map(self._fitted, self.candidates, found), strict=True)]
+
+    def _fitted(self, candidate: Candidate, finding: Finding) -> Finding:
+        """What the probe found, or what its layout and the memory of its nodes say against it."""
+        if finding.fate is Fate.HOPELESS:
+            return finding
+        nodes = nodes_of(candidate, list(self.nodes.values()))
+        proven = self.proven.get(tuple(node.name for node in nodes))
+        fit = self.fits[candidate.name] = fitness(candidate, self.model, nodes, self.wanted.context, proven)
+        self.note("fitted", candidate=candidate, fitness=fit)
+        return fit.refused or finding
 
     async def _probe(self, candidate: Candidate) -> Finding:
         if candidate in self.foreseen:
@@ -144,6 +156,8 @@ class Bound:
 
     async def launch(self, candidate: Candidate) -> Finding:
         """Start all ranks."""
+        for notice in await baked_notices(self._current, self.nodes, self.runners):
+            self.note("notice", notice=notice)
         self.note("launch", generation=self.generation, ranks=self._current.ranks, endpoint=self._current.endpoint)
         return await ranks.start(self._current, self.generation, self.nodes, self.runners)
 

@@ -154,7 +154,8 @@ async def _conclude(verdict: Verdict, attempts: Sequence[Attempt], stages: Bound
         more = {} if verified else {"most": DUMMY_TOKENS}
         async with stages.door() as endpoint:
             speed = await quick(endpoint, context=stages.wanted.context, **more)
-        note("speed", speed=speed)
+        fit = stages.fits.get(verdict.candidate.name)
+        note("speed", speed=speed, bound=fit.bound if fit else None)
         served = {"candidate": verdict.candidate, "endpoint": stages.plan.endpoint, "because": verdict.because}
         note("served", **served, verified=verified)
         return SERVING if verified else NOT_VERIFIED

@@ -16,6 +16,7 @@ from bascule.core.nouns import Artefact, Candidate, Fate, Node
 from bascule.distribute.bring import Delivery, bring
 from bascule.distribute.images.pull import is_pullable, layers_of, pull, sign_of
 from bascule.registry.oci import asked_for, pinned_tag
+from bascule.registry.wire import AGENT
 from bascule.remote.local import LocalRunner
 from probe_views.views_cases import files_of, under
 from registry.registry_parts import Front, direct, fronting, registry
@@ -140,7 +141,7 @@ def test_a_pull_that_is_cancelled_leaves_nothing_running(real, podman, tmp_path)
     with fronting(Front(real.host)) as front:
         reach(tmp_path, front.host)
         event = threading.Event()
-        front.odd.append(lambda request: "/blobs/" in request.path and not event.wait(60))
+        front.odd.append(lambda request: request.headers["User-Agent"] != AGENT and not event.wait(60))
         pid = asyncio.run(cancelled(node_with(podman, tmp_path / "root"), front.host))
         event.set()
     assert list(tmp_path.glob("bascule-pull.*")) == []

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -207,6 +208,11 @@ class Limited:
 def seconds(first: dict, last: dict) -> float:
     """From one event to another."""
     return (last["at"] - first["at"]).total_seconds()
+
+
+def figure(text: str) -> None:
+    """Shown by `pytest -rP`: the tests assert generous bounds, and a person wants the number."""
+    sys.stderr.write(f"figure: {text}\n")
 
 
 def install(lab, source: Path) -> None:

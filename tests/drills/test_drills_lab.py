@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import time
 
-import pytest
-
 from bascule.lab import hosts
-from drills.rig import NEEDS, Limited, seconds
+from drills.rig import NEEDS, Limited, figure, seconds
 
 pytestmark = NEEDS
 SOON = 15.0  # seconds; it is 1 s where the machine is not busy, and has to be below 5
@@ -65,4 +62,4 @@ def test_a_start_that_is_held_back_is_never_called_stalled_and_a_killed_rank_is_
         assert watch.stderr.read().startswith("error[rank-died]: drill is broken: rank 1 on h2 ended")
     assert drill.run("watch", "--once").returncode == 1
     assert drill.status() == "broken"
-    print(f"the line came {saw:.2f} s after the kill")
+    figure(f"the line came {saw:.2f} s after the kill")

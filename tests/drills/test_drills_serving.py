@@ -10,7 +10,7 @@ import time
 import pytest
 
 from bascule.lab import hosts
-from drills.rig import NEEDS, Drill
+from drills.rig import NEEDS, Drill, figure
 
 pytestmark = [*NEEDS, pytest.mark.drill]
 SOON = 15.0  # seconds
@@ -71,7 +71,7 @@ def test_packets_dropped_while_requests_are_open(lab, served):
     asking.join()
     assert re.match(r"error\[link-cut\]: drill is broken: packets from h[12] to h[12] get lost", said)
     assert "the link between the nodes" in said
-    print(f"standstill {took:.1f} s after the packets were dropped")
+    figure(f"standstill {took:.1f} s after the packets were dropped")
 
 
 def test_a_rank_that_is_stopped_under_load(served):
@@ -90,7 +90,7 @@ def test_a_rank_that_is_stopped_under_load(served):
         served.send(1, signal.SIGCONT)
     asking.join()
     assert served.run("watch", "--once", "--probe").returncode == 0, "it goes on as if nothing had been"
-    print(f"told {took:.1f} s after the signal")
+    figure(f"told {took:.1f} s after the signal")
 
 
 @pytest.mark.parametrize("load", [False, True], ids=["idle", "under load"])
@@ -110,4 +110,4 @@ def test_a_rank_that_is_killed(served, load):
     if asking:
         asking.join()
     assert served.status() == "broken"
-    print(f"told {took:.1f} s after the kill")
+    figure(f"told {took:.1f} s after the kill")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from bascule.lab import hosts
-from drills.rig import NEEDS, Limited, seconds
+from drills.rig import NEEDS, Limited, figure
 
 pytestmark = [*NEEDS, pytest.mark.drill]
 STILL = 75.0  # seconds from the last movement to the verdict: 60 and what a busy machine adds
@@ -27,7 +27,9 @@ def verdict_after(drill, began):
     """Seconds from a moment to the verdict that called the start off."""
     told = [event for event in drill.events("standing") if event["data"]["verdict"] in ("STALLED", "SPINNING")]
     assert len(told) == 1, "one verdict, and no false one before it"
-    return told[0]["at"].timestamp() - began
+    took = float(told[0]["at"].timestamp() - began)
+    figure(f"{told[0]['data']['verdict']} after {took:.1f} s")
+    return took
 
 
 def only_ports(lab, *ports):
@@ -78,7 +80,6 @@ def test_a_rank_that_never_begins(lab, drill, code, named, within):
     place = lab.host_folder(lab.hosts[1]) / "tmp/birth"
     place.mkdir(exist_ok=True)
     place.joinpath("sitecustomize.py").write_text(code)
-    began = time.time()
     with drill.going("up", drill.recipe(on_h2=", PYTHONPATH: /tmp/birth")) as run:
         finding = ended(run, drill)
     assert (finding["code"], finding["fate"]) == (named, "unknown")

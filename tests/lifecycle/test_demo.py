@@ -26,7 +26,7 @@ def test_the_demo_recipe_pivots_repairs_and_serves(desk):
     found = [(e["data"]["candidate"]["name"], e["data"]["finding"]) for e in desk.events("finding")]
     failures = [(name, finding["code"], finding["change"]) for name, finding in found if finding["fate"] != "ok"]
     change = {"kind": "env", "name": "GLOO_SOCKET_IFNAME", "value": "lo", "node": "b"}
-    assert failures == [("llamacpp", "tags-leaked", None), ("vllm-0.32", "gloo-interface-missing", change)]
+    assert failures == [("llamacpp", "tags-leaked", None), ("vllm-0.32", "interface-missing", change)]
 
     status = desk.status()
     assert status["state"] == "serving" and status["url"] == f"http://127.0.0.1:{desk.port}/v1"

@@ -18,6 +18,8 @@ from bascule.watch.load import Load, parse_metrics
 METRICS_WITHIN = 5.0  # seconds
 LARGEST = 4 * 2**20  # characters of /metrics
 QUESTION = "1"
+# Of a forward by ssh: it is gone, or sshd opens no connection, because it may not or because nobody listens there.
+_WAY_IS_SHUT = ("ConnectError", "without sending a response")
 API_PORT = {"http": 80, "https": 443}
 
 
@@ -53,9 +55,9 @@ class Asker:
             await ask(one.url, one.model, QUESTION, max_tokens=1, socket=self._socket)
         except CompletionFailed as failed:
             told = f"{failed.says} {failed.seen}".strip()
-            if self._socket and "ConnectError" in failed.says:
+            if self._socket and any(sign in told for sign in _WAY_IS_SHUT):
                 await self.close()
-                return "", told  # our own way there is gone
+                return "", told
             return ("", told) if failed.says.startswith("HTTP 4") else (told, "")
         except BasculeError as trouble:
             return "", f"{trouble.says}: {trouble.seen}"

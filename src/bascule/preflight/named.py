@@ -7,6 +7,7 @@ from datetime import datetime
 
 from bascule.core.layout import own_address
 from bascule.core.nouns import Candidate, Evidence, Fate, Finding, Node, Setting, Step
+from bascule.remote.facts import interface_of
 
 HOST_IPS = ("VLLM_HOST_IP", "SGLANG_HOST_IP", "HOST_IP")
 
@@ -64,7 +65,7 @@ def _nccl(node: Node, env: Mapping[str, str], at: datetime) -> Iterator[Finding]
 def _host_ips(node: Node, env: Mapping[str, str], at: datetime) -> Iterator[Finding]:
     there = [one.ip for one in node.facts.addresses]
     for name in HOST_IPS:
-        if there and name in env and env[name] not in there:
+        if there and name in env and env[name] not in (*there, node.address):
             says = f"{node.name} does not have the address {env[name]}, which {name} names"
             change = Setting("env", name, own_address(node), node.name)
             yield Finding(Step.PREFLIGHT, Fate.ADJUST, "address-missing", says, (_evidence(node, at),), change)
@@ -84,7 +85,7 @@ def _hcas(node: Node, env: Mapping[str, str], at: datetime) -> Iterator[Finding]
 def _interface_missing(node: Node, variable: str, value: str, name: str, at: datetime) -> Finding:
     says = f"{node.name} has no interface {name} with an address, which {variable} names"
     own = own_address(node)
-    right = next((one.interface for one in node.facts.addresses if one.ip == own), None)
+    right = interface_of(node.facts, own) if own else None
     exact = f"={right}" if right and variable == "NCCL_SOCKET_IFNAME" else right
     change = Setting("env", variable, exact, node.name)
     return Finding(Step.PREFLIGHT, Fate.ADJUST, "interface-missing", says, (_evidence(node, at),), change)

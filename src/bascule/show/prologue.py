@@ -77,6 +77,37 @@ def _addresses(story: Narrator, event: Event) -> Iterator[Say]:
         yield Say("", f"{notice['code']}: {notice['says']}", "dim")
 
 
+def _fitted(story: Narrator, event: Event) -> Iterator[Say]:
+    """A line for each layout that is new, and each refusal."""
+    fitness = event.data["fitness"]
+    told = fit_text(fitness)
+    if fitness["refused"]:
+        yield Say(f"{story.number_of(event.data['candidate'])}", f"{'no':<8} {fitness['refused']['says']}", "bad")
+        yield Say("     try", fitness["refused"]["advice"])
+    elif story.whole or (told and fitness["fit"] and story.layouts.get("told") != told):
+        story.layouts["told"] = told
+        yield Say("fits", told or f"unknown: {fitness['unknown']}")
+
+
+def fit_text(fitness: Plain) -> str:
+    """Memory, context and bound of a layout; "" when nothing is known of it."""
+    found, bound = fitness["fit"], fitness["bound"] or {}
+    if not found or not found["nodes"]:
+        return ""
+    node = max(found["nodes"], key=lambda one: one["weights"] + one["overhead"])
+    word = {True: "", False: "does not fit: ", None: "unknown whether it fits: "}[found["fits"]]
+    room = f" of {size(node['room'])}" if node["room"] else ""
+    words = [f"{word}{fitness['layout']}: {size(node['weights'])} + {size(node['overhead'])}{room} a rank"]
+    words += [f"context up to {found['context']}"] if found["fits"] else []
+    words += [f"at most {bound['tok_s']:.0f} tok/s"] if bound.get("tok_s") else []
+    return " · ".join(words)
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that a person would choose."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
 def _measured(pairs: Sequence[Plain]) -> str:
     """The slowest of all pairs."""
     bad = [f"{pair['origin']} → {pair['target']} {pair['outcome']}" for pair in pairs if pair["outcome"] != "reached"]
@@ -105,6 +136,7 @@ TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "model": _model,
     "discovered": _discovered,
     "candidates": _candidates,
+    "fitted": _fitted,
     "probed": _probed,
     "remembered": _remembered,
 }

@@ -21,6 +21,7 @@ class Narrator:
     current: str = ""
     budget: int = 0
     phases: dict[str, str] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)  # what was told of the memory last
     began: datetime | None = None
     start_began: datetime | None = None
     starts: int = 0
@@ -128,8 +129,16 @@ def _served(story: Narrator, event: Event) -> Iterator[Say]:
 
 
 def _speed(story: Narrator, event: Event) -> Iterator[Say]:
-    if speed := event.data["speed"]:
-        yield Say("speed", f"{speed['tokens_per_s']:.1f} tok/s at batch 1 · first token after {speed['ttft_s']:.2f} s")
+    speed, bound = event.data["speed"], event.data.get("bound") or {}
+    if not speed:
+        return
+    rate = speed["tokens_per_s"]
+    words = [f"{rate:.1f} tok/s at batch 1"]
+    if most := bound.get("tok_s"):
+        words.append(
+            f"{100 * rate / most:.0f} % of the bound ({most:.0f} tok/s, {bound['exchanges']} exchanges a token)"
+        )
+    yield Say("speed", " · ".join([*words, f"first token after {speed['ttft_s']:.2f} s"]))
 
 
 def _gave_up(story: Narrator, event: Event) -> Iterator[Say]:
@@ -157,6 +166,12 @@ def _down(story: Narrator, event: Event) -> Iterator[Say]:
 def _ended(story: Narrator, event: Event) -> Iterator[Say]:
     if story.whole and story.began:
         yield Say("ended", f"exit {event.data['status']} after {(event.at - story.began).total_seconds():.1f} s")
+
+
+def _notice(story: Narrator, event: Event) -> Iterator[Say]:
+    notice = event.data["notice"]
+    if story.whole or notice["weight"] != "note":
+        yield Say("  notice", f"{notice['code']}: {notice['says']}", "dim")
 
 
 def _standing(story: Narrator, event: Event) -> Iterator[Say]:
@@ -191,6 +206,7 @@ _TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "copying": _copying,
     "copied": _copied,
     "launch": _launch,
+    "notice": _notice,
     "phase": _phase,
     "standing": _standing,
     "degraded": _degraded,
