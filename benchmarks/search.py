@@ -18,7 +18,7 @@ from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 BASCULE = Path(sys.executable).with_name("bascule")
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[0] = str(ROOT / "tests")  # instead of this folder, whose probe.py is another one
 
 from candidates.hub_api import HubApi, speaking, tag  # noqa: E402
 from probe_views.views_cases import files_of, under  # noqa: E402
@@ -26,9 +26,14 @@ from registry.registry_parts import Registry, registry  # noqa: E402
 
 MODEL = ROOT / "models/adder"
 REPOSITORIES, TAGS, ROUNDS, GOAL_S = 10, 2, 5, 5.0
-HEAD = (
-    '[engines.vllm]\nwords = ["vllm"]\n[[publisher]]\nid = "docker.io/vllm"\nname = "vLLM project"\nkind = "project"\n'
-)
+HEAD = """
+[engines.vllm]
+words = ["vllm"]
+[[publisher]]
+id = "docker.io/vllm"
+name = "vLLM project"
+kind = "project"
+"""
 ROW = '[[image]]\nname = "vllm/engine-{number}"\nengine = "vllm"\ntags = []\nreleases = \'v\\d+\'\n'
 
 

@@ -23,6 +23,7 @@ from bascule.replaying import app as replay
 from bascule.searching import app as search
 from bascule.show.plain import JsonLines, out, print_json, say, tell_error
 from bascule.watching import watch
+from bascule.wishes import Wish
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -39,8 +40,7 @@ app = App(
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
-Nodes = Annotated[list[str] | None, Parameter(name="--node", negative="")]
-Venvs = Annotated[list[str] | None, Parameter(name="--venv", negative="")]
+Wishes = Annotated[Wish | None, Parameter(name="*")]
 
 
 def main() -> None:
@@ -63,10 +63,7 @@ def main() -> None:
 def up(
     target: str,
     *engine_flags: str,
-    node: Nodes = None,
-    venv: Venvs = None,
-    service: str | None = None,
-    port: int | None = None,
+    wish: Wishes = None,
     json: Json = False,
 ) -> int:
     """Serve a model: try candidates over the nodes until one answers correctly.
@@ -80,15 +77,6 @@ def up(
         A recipe (.yaml), or the folder of a model.
     engine_flags
         Flags for the engine, behind `--`.
-    node
-        Without a recipe: a node, as an SSH destination, or name=…,host=…,address=…; `local` is this machine.
-        Repeat it; the first is the head.
-    venv
-        Without a recipe: where to look for engines on the nodes. Repeatable.
-    service
-        The name of the service, instead of the recipe's.
-    port
-        Where the head answers, instead of the recipe's.
     json
         Events as JSON lines on standard output; the last one has the exit status.
     """
@@ -97,7 +85,7 @@ def up(
     from bascule.show.screen import Screen
     from bascule.up import up as serve
 
-    request = read_request(target, engine_flags, node or (), venv or (), service=service, port=port)
+    request = read_request(target, engine_flags, wish or Wish())
     journal = Journal()
     screen = JsonLines() if json else Screen()
     journal.listen(screen.event)
@@ -111,10 +99,7 @@ def up(
 def plan(
     target: str,
     *engine_flags: str,
-    node: Nodes = None,
-    venv: Venvs = None,
-    service: str | None = None,
-    port: int | None = None,
+    wish: Wishes = None,
     json: Json = False,
 ) -> int:
     """Print what `up` would do, as commands that can be pasted; nothing is started.
@@ -125,14 +110,6 @@ def plan(
         A recipe (.yaml), or the folder of a model.
     engine_flags
         Flags for the engine, behind `--`.
-    node
-        Without a recipe: a node; see `bascule up`.
-    venv
-        Without a recipe: where to look for engines on the nodes. Repeatable.
-    service
-        The name of the service, instead of the recipe's.
-    port
-        Where the head answers, instead of the recipe's.
     json
         Print data for programs.
     """
@@ -141,7 +118,7 @@ def plan(
     from bascule.request import read_request
     from bascule.show.tables import plan_lines
 
-    request = read_request(target, engine_flags, node or (), venv or (), service=service, port=port)
+    request = read_request(target, engine_flags, wish or Wish())
     planned = _interruptible(make(request, Journal(), lambda kind, **data: None))
     if isinstance(planned, int):
         return planned

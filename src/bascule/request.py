@@ -10,6 +10,7 @@ from bascule.errors import RecipeError
 from bascule.recipe.load import load
 from bascule.recipe.schema import Recipe
 from bascule.recipe.words import from_words, override
+from bascule.wishes import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +26,12 @@ class Request:
     search: bool = False  # registries too, when something on the nodes would do
 
 
-def read_request(
-    target: str,
-    words: Sequence[str],
-    nodes: Sequence[str],
-    environments: Sequence[str],
-    *,
-    service: str | None,
-    port: int | None,
-) -> Request:
+def read_request(target: str, words: Sequence[str], wish: Wish) -> Request:
     """The request in the words of a command line; target is a recipe or the folder of a model. Raises RecipeError."""
     if not target.endswith((".yaml", ".yml")):
-        recipe = from_words(target, nodes, service, port)
-        return Request(recipe, Path.cwd(), target, tuple(words), tuple(environments))
-    if nodes or environments:
+        recipe = from_words(target, wish.node, wish.service, wish.port)
+        return Request(recipe, Path.cwd(), target, tuple(words), wish.venv, wish.trust, wish.search)
+    if wish.node or wish.venv:
         raise RecipeError("usage", "--node and --venv are for a model without a recipe", advice=f"edit {target}")
-    return Request(override(load(Path(target)), service, port), Path(target).absolute().parent, target, tuple(words))
+    recipe, base = override(load(Path(target)), wish.service, wish.port), Path(target).absolute().parent
+    return Request(recipe, base, target, tuple(words), (), wish.trust, wish.search)

@@ -19,7 +19,7 @@ METRICS_WITHIN = 5.0  # seconds
 LARGEST = 4 * 2**20  # characters of /metrics
 QUESTION = "1"
 # Of a forward by ssh: it is gone, or sshd opens no connection, because it may not or because nobody listens there.
-_WAY_IS_SHUT = ("ConnectError", "without sending a response")
+_WAY_IS_SHUT = ("ConnectError", "ReadError", "without sending a response")
 API_PORT = {"http": 80, "https": 443}
 
 
