@@ -3,6 +3,10 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 place=${GPU_PLACE:-/tmp/gpu}
+carried=$root
+if [ -d "$place/tree" ]; then # as it was at the first call: all calls run the same
+  root=$place/tree here=$place/tree/examples/gpu
+fi
 OUT=${OUT:-$place/out}
 export XDG_STATE_HOME="$place/state" PYTHONUNBUFFERED=1 NO_COLOR=1 BASCULE_SSH="python3 $here/netns_ssh.py"
 mkdir -p "$place/kits" "$place/models" "$OUT" "$XDG_STATE_HOME"

@@ -5,16 +5,17 @@
 
 for kit in vllm sglang; do
   mkdir -p "$place/kits/$kit"
-  for part in "$root/.carry/$kit"/part.*; do [ -f "$part" ] && mv "$part" "$place/kits/$kit/"; done
+  for part in "$carried/.carry/$kit"/part.*; do [ -f "$part" ] && mv "$part" "$place/kits/$kit/"; done
 done
 for kit in vllm sglang; do # wheels that a kit turned out to lack
-  for wheel in "$root/.carry/more-$kit"/*.whl; do
+  for wheel in "$carried/.carry/more-$kit"/*.whl; do
     [ -f "$wheel" ] && python3 -m pip install -q --no-index --no-deps --upgrade --target "$place/site-$kit" "$wheel"
   done
 done
-if [ ! -d "$place/bascule" ] && [ -d "$root/.whl" ]; then
-  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$place/bascule" "$root"/.whl/*.whl 2>&1 |
+if [ ! -d "$place/bascule" ] && [ -d "$carried/.whl" ]; then
+  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$place/bascule" "$carried"/.whl/*.whl 2>&1 |
     grep -v WARNING
+  mkdir "$place/tree" && cp -r "$root/src" "$root/models" "$root/examples" "$place/tree"
   bascule --version
   for model in "122b 122b" "122b-tower 122b --vision released" "35b 35b" "35b-tower 35b --vision released" \
     "35b-8 35b --layers 8" "qwen3 qwen3"; do
