@@ -203,7 +203,8 @@ def command(top: App, name: str) -> App:
 
 def arguments(top: App, name: str) -> list[Argument]:
     """What a command takes."""
-    return list(command(top, name).assemble_argument_collection(parse_docstring=True))
+    found = command(top, name).assemble_argument_collection(parse_docstring=True)
+    return [argument for argument in found if argument.name != "*"]  # * holds options that are told one by one
 
 
 def option_names(argument: Argument) -> list[str]:

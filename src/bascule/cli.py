@@ -102,7 +102,7 @@ def plan(
     wish: Wishes = None,
     json: Json = False,
 ) -> int:
-    """Print what `up` would do, as commands that can be pasted; nothing is started.
+    """Print what `up` would do and why: each candidate with fit, cost and the commands to paste; nothing is started.
 
     Parameters
     ----------
@@ -116,13 +116,13 @@ def plan(
     from bascule.journal import Journal
     from bascule.plan import plan as make
     from bascule.request import read_request
-    from bascule.show.tables import plan_lines
+    from bascule.show.plan import plan_lines
 
     request = read_request(target, engine_flags, wish or Wish())
-    planned = _interruptible(make(request, Journal(), lambda kind, **data: None))
+    planned = _interruptible(make(request, Journal(), say))
     if isinstance(planned, int):
         return planned
-    print_json(planned) if json else out("\n".join(plan_lines(planned)))
+    print_json(planned.plain()) if json else out("\n".join(plan_lines(planned)))
     return 0
 
 

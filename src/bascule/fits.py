@@ -47,11 +47,13 @@ def fitness(
     if model.shape is None or isinstance(model.shape, Unshaped):
         return Fitness(unknown=model.shape.says if model.shape else "no config.json was read")
     if asked.beyond:
-        return Fitness(unknown=f"what {asked.beyond[0]} does to memory is not known here")
+        return Fitness(unknown=f"what {_told(candidate, asked.beyond[0])} does to memory is not known here")
     engine = replace(engine, customs=replace(engine.customs, cuts_tower=engine.customs.cuts_tower and asked.cuts_tower))
     # What is free now is left out: this service may run there already, to be adopted.
     rooms = [replace(room, free=None) for room in rooms_of(nodes)]
     found = fit(model.shape, asked.layout, rooms, engine, asked.wish)
+    if asked.memory and found.legal:
+        return Fitness(unknown=f"what {_told(candidate, asked.memory[0])} does to memory is not known here")
     return Fitness(
         found,
         _bound(model, asked, rooms, engine, between(nodes, proven)) if found.legal else None,
@@ -98,6 +100,11 @@ def _bound(model: Model, asked: Asked, rooms: Sequence[Room], engine: Engine, ov
     if model.shape is None or isinstance(model.shape, Unshaped):
         return None
     return bound_of(model.shape, asked.layout, rooms, engine, asked.wish, over)
+
+
+def _told(candidate: Candidate, flag: str) -> str:
+    """A flag with its value, as the recipe has it."""
+    return next(str(one) for one in reversed(candidate.in_force) if one.name == flag)
 
 
 def _no(code: str, says: str, seen: Evidence, advice: str) -> Finding:

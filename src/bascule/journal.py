@@ -79,9 +79,13 @@ class Journal:
         """Append one event; dataclasses are written as plain data, secrets masked."""
         self._tell(self._insert(run, kind, data))
 
-    def events(self, run: int) -> list[Event]:
-        """All events of a run, in order."""
-        rows = self._db.execute("SELECT run, at, kind, data FROM event WHERE run = ? ORDER BY id", (run,))
+    def events(self, run: int, *kinds: str) -> list[Event]:
+        """All events of a run, or those of these kinds, in order."""
+        only = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        rows = self._db.execute(
+            f"SELECT run, at, kind, data FROM event WHERE run = ?{only} ORDER BY id",  # question marks alone
+            (run, *kinds),
+        )
         return [_event(*row) for row in rows]
 
     def starts(self) -> list[Event]:

@@ -12,9 +12,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bascule import settings
+from bascule.core.cost import slowest
 from bascule.core.layout import nodes_of
 from bascule.core.nouns import Attempt, Candidate, Endpoint, Fate, Finding, LaunchPlan, Model, Node, RankState
 from bascule.core.plain import setting_from_plain
+from bascule.costs import Costs
 from bascule.distribute import image
 from bascule.distribute.bring import Delivery, bring
 from bascule.distribute.images.pull import is_pullable
@@ -28,7 +30,7 @@ from bascule.launch.plan import Wanted, digest, place_of, plan_launch
 from bascule.operate.following import looker, vigil_over
 from bascule.pivot import Stage
 from bascule.preflight.addresses import Proven, prove_addresses
-from bascule.preflight.gather import preflight
+from bascule.preflight.gather import facts_allow_it, preflight
 from bascule.preflight.named import names_are_there
 from bascule.probe.gather import probe
 from bascule.probe.image import probe_image
@@ -138,9 +140,26 @@ class Bound:
         self.generation = f"{self.run}.{self.starts}"
         self.plan = self.plan_of(candidate)
         nodes = nodes_of(candidate, list(self.nodes.values()))
-        if trouble := await self._apart(nodes) or names_are_there(candidate, nodes, datetime.now(UTC)):
-            return trouble
-        return await preflight(nodes, self.runners, self._ports(candidate))
+        trouble = await self.hindrance(candidate) or await self._no_room(candidate, nodes)
+        return trouble or await preflight(nodes, self.runners, self._ports(candidate))
+
+    async def hindrance(self, candidate: Candidate) -> Finding | None:
+        """What is known against this start before anything is done; also a change that would cure it."""
+        nodes, now = nodes_of(candidate, list(self.nodes.values())), datetime.now(UTC)
+        return await self._apart(nodes) or names_are_there(candidate, nodes, now) or facts_allow_it(nodes, now)
+
+    async def _no_room(self, candidate: Candidate, nodes: Sequence[Node]) -> Finding | None:
+        costs = self.costs()
+        try:
+            cost = await costs.of(candidate, nodes)
+        finally:
+            costs.access.close()
+        return cost.refused if cost.no_room else None
+
+    def costs(self) -> Costs:
+        """Who asks what the nodes lack, at the rate that was measured between them."""
+        proven = self.proven.get(tuple(self.nodes))
+        return Costs(self.nodes, self.runners, slowest(proven.pairs) if proven else None)
 
     async def _apart(self, nodes: Sequence[Node]) -> Finding | None:
         """Why these nodes can't reach each other, or None; each set of nodes is tried once."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from bascule.benchmark.quick import quick
 from bascule.candidates.ask import ask_for
@@ -22,6 +24,8 @@ from bascule.operate.services import reach
 from bascule.pivot import pivot
 from bascule.preflight.addresses import Proven, prove_addresses
 from bascule.preflight.choose import with_addresses
+from bascule.preflight.node_checks import node_checks
+from bascule.preflight.telling import for_a_run
 from bascule.recipe.schema import Recipe
 from bascule.remote.connect import Runners
 from bascule.request import Request
@@ -85,6 +89,8 @@ async def look_around(request: Request, journal: Journal, note: Callable[..., No
     note("model", model=model)
     candidates, foreseen = await _candidates(request, model, nodes, runners, note)
     note("candidates", candidates=candidates, budget=recipe.budget)
+    for notice in for_a_run(node_checks(nodes, {}, datetime.now(UTC)), candidates):
+        note("notice", notice=notice)
     informed = tuple(with_what_helped(candidate, nodes, journal, note) for candidate in candidates)
     return Known(nodes, runners, model, informed, foreseen, {tuple(node.name for node in nodes): proven})
 
@@ -193,7 +199,7 @@ async def _candidates(
     if request.recipe.candidates:
         return from_recipe(request.recipe, request.base, request.words), {}
     ask = replace(
-        ask_for(model, nodes, runners, lambda text: note("asking", says=text)),
+        ask_for(model, nodes, runners, _asking(note)),
         recipe=request.recipe,
         base=request.base,
         words=request.words,
@@ -205,6 +211,17 @@ async def _candidates(
         return await found_candidates(ask, request.recipe, note)
     finally:
         ask.access.close()
+
+
+def _asking(note: Callable[..., None]) -> Callable[[str], None]:
+    """Registries are asked in threads, and the journal belongs to this one."""
+    loop = asyncio.get_running_loop()
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            loop.call_soon_threadsafe(lambda: note("asking", says=text))
+
+    return tell
 
 
 def _all_of(errors: Sequence[BasculeError]) -> BasculeError:

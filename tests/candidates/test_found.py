@@ -19,6 +19,7 @@ from bascule.recipe.words import from_words
 from bascule.registry.doors import Daemon
 from bascule.remote.local import LocalRunner
 from candidates.hub_api import tag
+from candidates.installed import install
 from probe_views.views_cases import files_of, under
 from registry.registry_parts import direct
 
@@ -38,18 +39,6 @@ name = "{name}"
 engine = "vllm"
 tags = ["1"]
 """
-
-
-def install(folder, *names):
-    """A trimmed engine as an environment has it."""
-    for path, data in files_of(*names).items():
-        place = folder / "lib/python3.12/site-packages" / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
-    release = names[0].rpartition("-")[2]
-    (folder / f"lib/python3.12/site-packages/vllm-{release}.dist-info").mkdir(exist_ok=True)
-    (folder / "bin").mkdir()
-    (folder / "bin/python").touch(0o755)
 
 
 @pytest.fixture(scope="session")

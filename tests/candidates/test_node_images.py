@@ -112,7 +112,8 @@ def podman(tmp_path_factory):
     words = ("podman", "--storage-driver", "vfs", "--root", str(folder / "root"), "--runroot", str(folder / "run"))
     for tag, files in {"vllm-node:1": NEW, "vllm-old:1": OLD, "other:1": {"etc/x": b"x"}}.items():
         (folder / "root.tar").write_bytes(layer(files))
-        subprocess.run([*words, "import", "--quiet", folder / "root.tar", tag], check=True, capture_output=True)
+        label = ("--change", "LABEL note=a\\\\nb")  # a backslash that no shell may take for its own
+        subprocess.run([*words, "import", "--quiet", *label, folder / "root.tar", tag], check=True, capture_output=True)
     return words
 
 

@@ -16,6 +16,7 @@ from bascule.errors import BasculeError
 from bascule.searching import Wish, check, find
 from bascule.show.search import plain
 from candidates.hub_api import HubApi, tag
+from candidates.installed import install
 from probe_views.views_cases import files_of, under
 from registry.registry_parts import ACCOUNT, PASSWORD, Front, fronting, say
 
@@ -76,7 +77,11 @@ class Desk:
 
     def search(self, *words, code=None, **env):
         """The command itself."""
-        argv = [str(word) for word in (BASCULE, "search", *words)]
+        return self.run("search", *words, code=code, **env)
+
+    def run(self, *words, code=None, **env):
+        """Any command."""
+        argv = [str(word) for word in (BASCULE, *words)]
         whole = self.env | env
         done = subprocess.run(argv, env=whole, capture_output=True, text=True, timeout=120, check=False)
         assert "Traceback" not in done.stderr, done.stderr
@@ -195,6 +200,17 @@ def test_a_recipe_s_images_are_looked_at_first_and_need_no_asking(desk, tmp_path
     assert found["held"] == []
 
 
+def test_a_recipe_s_environment_is_looked_into(desk, tmp_path):
+    install(tmp_path / "own", "vllm-0.32.0", "transformers-5.19.0")
+    recipe = tmp_path / "r.yaml"
+    words = "candidates: [{engine: vllm, venv: own}, {engine: vllm, image: 'vllm/none:1'}]"
+    recipe.write_text(f"service: s\nmodel: {ADDER}\nnodes: [{{name: a, host: local}}]\n{words}\n")
+    found = desk.found(recipe, limit=0)
+    (row,) = found["candidates"]
+    assert (row["names"], row["sources"], row["verdict"]) == ([str(tmp_path / "own")], ["recipe"], "YES")
+    assert [(one["source"], one["code"]) for one in found["unread"]] == [("vllm/none:1", "registry-unreachable")]
+
+
 def test_an_image_of_a_registry_of_one_s_own(desk, filled):
     filled.image("team/vllm", "1", NEW)
     found = desk.found(image=(f"{filled.host}/team/vllm:1",), limit=0)
@@ -232,14 +248,7 @@ def test_offline_asks_nobody(desk):
 
 
 def test_what_an_environment_on_a_node_has_comes_first(desk, tmp_path):
-    for path, data in files_of("vllm-0.32.0", "transformers-5.19.0").items():
-        place = tmp_path / "engines/own/lib/python3.12/site-packages" / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
-    (tmp_path / "engines/own/lib/python3.12/site-packages/vllm-0.32.0.dist-info").mkdir(exist_ok=True)
-    python = tmp_path / "engines/own/bin/python"
-    python.parent.mkdir()
-    python.touch(0o755)
+    install(tmp_path / "engines/own", "vllm-0.32.0", "transformers-5.19.0")
     found = desk.found(node=("local",), venv=(str(tmp_path / "engines"),))
     assert [(row["kind"], row["verdict"], row["nodes"]) for row in found["candidates"]] == [
         ("venv", "YES", ["local"]),
@@ -253,20 +262,25 @@ def test_no_secret_is_ever_printed_or_kept(desk):
     helper.parent.mkdir()
     helper.write_text(f'#!/bin/sh\ncat >/dev/null\necho \'{{"Username": "me", "Secret": "{PASSWORD}"}}\'\n')
     helper.chmod(0o755)
+    for program in ("docker", "podman", "sudo"):  # a machine without them
+        (helper.parent / program).write_text("#!/bin/sh\nexit 1\n")
+        (helper.parent / program).chmod(0o755)
     (desk.home / ".docker").mkdir()
     (desk.home / ".docker/config.json").write_text('{"credsStore": "keys"}')
     token = "bearer-nobody-may-see"
+    path = {"PATH": f"{helper.parent}{os.pathsep}{os.environ['PATH']}"}
     with fronting(Front(desk.mirror, token=token, accounts=(f"Basic {ACCOUNT}",))) as front:
         desk.through(front.host)
-        path = {"PATH": f"{helper.parent}{os.pathsep}{os.environ['PATH']}"}
-        good = desk.search(ADDER, "--arch", "arm64", "--json", code=0, **path)
+        printed = [desk.search(ADDER, "--arch", "amd64", "--json", code=0, **path)]
+        printed.append(desk.run("up", ADDER, "--node", "local", "--venv", desk.home, code=4, **path))
         front.odd.append(lambda request: say(request, 500, token.encode()) is None)
-        bad = desk.search(ADDER, "--arch", "arm64", "--limit", "1", **path)
+        printed.append(desk.search(ADDER, "--arch", "amd64", "--limit", "1", **path))
     assert any(headers.get("Authorization") == f"Basic {ACCOUNT}" for _, _, headers in front.asked)
-    printed = good.stdout + good.stderr + bad.stdout + bad.stderr
-    kept = b"".join(file.read_bytes() for place in ("cache", "state") for file in (desk.home / place).rglob("*.*"))
+    kept = b"".join(file.read_bytes() for file in desk.home.rglob("*") if file.is_file() and file != helper)
+    assert b"discovered" in kept and b"vllm/vllm-openai" in kept  # the journal, and the manifests
     for secret in (PASSWORD, ACCOUNT, token):
-        assert secret not in printed and secret.encode() not in kept
+        assert secret.encode() not in kept
+        assert all(secret not in done.stdout + done.stderr for done in printed)
 
 
 @pytest.mark.parametrize(

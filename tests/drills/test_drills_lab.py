@@ -18,7 +18,7 @@ def test_an_advertised_address_that_the_peer_cannot_reach(lab, drill):
     lan, fabric = lab.hosts[0].address("lan"), lab.hosts[0].address("fabric")
     hosts.cut(*lab.hosts, networks=("lan",))
     with drill.going("up", drill.recipe(f", VLLM_HOST_IP: {lan}")) as run:
-        assert run.wait(400) == 0, run.stderr.read()
+        assert run.wait(800) == 0, run.stderr.read()
     stalled, served = drill.findings()
     assert (stalled["code"], stalled["fate"]) == ("address-unreachable", "adjust")
     assert stalled["says"].startswith(f"h1 advertised {lan}:")
@@ -34,17 +34,17 @@ def test_an_advertised_address_that_the_peer_cannot_reach(lab, drill):
 
 
 def test_a_start_that_is_held_back_is_never_called_stalled_and_a_killed_rank_is_seen_while_health_is_green(drill):
-    """Both ranks get 5 % of a core for 100 s while they import; then the service is idle, and rank 1 is killed."""
+    """Both ranks get 5 % of a core for 80 s while they import; then the service is idle, and rank 1 is killed."""
     with Limited("bascule-drill", percent=5) as limited, drill.going("up", drill.recipe()) as run:
         drill.wait_for("import", 1)
-        until = time.monotonic() + 100
+        until = time.monotonic() + 80
         while time.monotonic() < until:
             limited.take(drill.pids(0) + drill.pids(1))
             time.sleep(2)
         assert not drill.alarms()
         assert [event["data"]["phase"] for event in drill.events("phase")] == ["import", "import"], "it was slow indeed"
         limited.set(percent=0)
-        assert run.wait(400) == 0, run.stderr.read()
+        assert run.wait(800) == 0, run.stderr.read()
     assert not drill.alarms()
     assert [finding["code"] for finding in drill.findings()] == ["engine-up"]
 

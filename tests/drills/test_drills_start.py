@@ -18,7 +18,7 @@ SPINS = "while True: pass"
 
 def ended(run, drill, status=4):
     """The one finding of the watch, once `up` has ended with a status."""
-    assert run.wait(400) == status, run.stderr.read()
+    assert run.wait(800) == status, run.stderr.read()
     (finding,) = drill.findings()
     return finding
 

@@ -68,7 +68,7 @@ def test_plan_prints_commands_and_starts_nothing(desk):
     assert "llamacpp_serve.py --model" in told.stdout and "NOT tried" in told.stdout
     assert not desk.ours() and not desk.run_dir.exists()
     planned = json.loads(desk.run("plan", recipe, "--json").stdout)
-    assert [one["tried"] for one in planned] == [True, False]
+    assert [one["verdict"] for one in planned["candidates"]] == ["try", "no"]
 
 
 @pytest.mark.engine

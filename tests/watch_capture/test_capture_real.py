@@ -60,7 +60,7 @@ def test_a_stopped_process_is_seen_stopped_with_where_it_waits_and_is_left_so(ra
     assert "thread /proc/" in processes
     assert "State:\tT (stopped)" in Path(f"/proc/{pid}/status").read_text()
     assert captured.folder == tmp_path / "evidence" / "capture1"
-    assert (captured.folder / "counters.csv").read_text().startswith("at,rank,log_bytes,cpu_s,")
+    assert (captured.folder / "counters.csv").read_text().startswith("rank,at,log_bytes,cpu_s,")
 
 
 def test_no_secret_of_a_rank_is_in_any_file_wherever_it_stands(ranks, tmp_path, monkeypatch):

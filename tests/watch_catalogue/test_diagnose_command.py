@@ -80,7 +80,9 @@ def test_what_could_be_unpacked_of_a_cut_gzip_is_read_and_the_rest_is_told(tmp_p
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"\n\n", b"\xff\xfe\x00\x01" * 50, b"\x00" * 70_000, b"\r\r\r\n", b"\xef\xbb\xbfx"]
+    "raw",
+    [b"", b"\n\n", b"\xff\xfe\x00\x01" * 50, b"\x00" * 70_000, b"\r\r\r\n", b"\xef\xbb\xbfx"],
+    ids=["empty", "newlines", "no-text", "zeros", "returns", "byte-order"],  # a name goes into the environment
 )
 def test_any_bytes_can_be_read(raw: bytes) -> None:
     row = as_json("-", stdin=raw)

@@ -71,9 +71,10 @@ def test_values_have_only_the_agreed_names_and_what_was_not_read_has_none():
     (sample,) = run(Moment(0, 0.0, look.ranks[0], look.page, look.rdma, True))
     assert set(sample.values) == {"cpu_s", "read_bytes", "written_bytes", "processes", "compilers", "stopped"}
     full = parse_look(recorded("cgroup2"))
-    dear = Dear(parse_gpus(recorded("h200")), 12345)
+    dear = Dear(parse_gpus(recorded("h200")), 12345, requests=(2, 7.5))
     (sample,) = run(Moment(0, 0.0, full.ranks[0], full.page, full.rdma, True, dear))
     assert set(sample.values) == set(COUNTERS) - {"log_bytes"} | set(GAUGES)
+    assert (sample.values["requests"], sample.values["request_since"]) == (2, 7.5)
 
 
 def test_unreadable_bytes_of_processes_are_missing():

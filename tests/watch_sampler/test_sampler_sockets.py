@@ -18,8 +18,8 @@ LISTENS = Socket("LISTEN", f"{LAN}:42085", "")
 JOINED = Socket("ESTABLISHED", "10.77.0.2:40002", f"{FABRIC}:25000")
 
 
-def looks(rank, *sockets, times=(0.0, PERSISTS)):
-    return [Sample(rank, at, {}, sockets) for at in times]
+def looks(rank, *sockets, times=(0.0, PERSISTS), read=True):
+    return [Sample(rank, at, {}, sockets if read else None) for at in times]
 
 
 def test_the_address_that_the_head_told_and_nobody_reaches_is_named_with_the_one_to_tell():
@@ -82,8 +82,13 @@ def test_a_connection_that_is_just_made_or_that_nobody_wants_is_no_failure(sampl
 
 
 def test_looks_without_sockets_do_not_break_what_lasts():
-    samples = [*looks(1, TRIES, times=(0.0, 10.0)), *looks(1, times=(2.0, 4.0, 12.0))]
+    samples = [*looks(1, TRIES, times=(0.0, 10.0)), *looks(1, times=(2.0, 4.0, 12.0), read=False)]
     assert unreachable(samples, SEATS)[0].for_s == 10.0
+
+
+def test_a_look_in_which_it_tries_no_more_ends_it():
+    assert unreachable([*looks(1, TRIES, times=(0.0, 10.0)), *looks(1, times=(12.0,))], SEATS) == ()
+    assert unreachable([*looks(1, TRIES, times=(0.0, 10.0)), *looks(1, times=(5.0,))], SEATS) == ()
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ ESTAB  0      0         10.82.0.1:22        10.82.1.254:40222 timer:(on,200ms,9)
 ESTAB  0      2048      10.82.0.1:57244     10.82.0.2:45967 timer:(on,26sec,8)
 \t cubic wscale:10,10 rto:51456 backoff:8 rtt:0.06/0.03 unacked:1 retrans:0/8 lost:1
 ESTAB  0      0  [::ffff:10.82.0.1]:29500 [::ffff:10.82.0.2]:39000 timer:(on,11sec,7)
+ESTAB  0      48        10.82.0.1:46097     10.82.0.2:55146 timer:(persist,696ms,7)
 ESTAB  0      0         10.82.0.1:57246     10.82.0.2:45969 timer:(on,200ms,1)
 ESTAB  0      0         10.82.0.1:57248     10.82.0.2:45971 timer:(keepalive,12sec,9)
 SYN-SENT 0    1         10.82.0.1:57250     10.82.0.2:45973 timer:(on,3sec,6)
@@ -100,9 +101,10 @@ SYN-SENT 0    1         10.82.0.1:57250     10.82.0.2:45973 timer:(on,3sec,6)
 
 
 def test_packets_that_nobody_acknowledges_are_proven_by_timers():
-    first, second = unacknowledged({"h1": TIMERS, "h2": ""}, SEATS)
+    first, second, third = unacknowledged({"h1": TIMERS, "h2": ""}, SEATS)
     assert (first.node, first.peer, first.remote, first.tries) == ("h1", "h2", "10.82.0.2:45967", 8)
     assert str(second) == "10.82.0.1:29500 has sent the same 7 times to 10.82.0.2:39000 on h2, without an answer"
+    assert (third.local, third.tries) == ("10.82.0.1:46097", 7)
     assert unacknowledged({"h1": TIMERS.replace(",8)", ",5)").replace(",7)", ",5)")}, SEATS) == []
 
 

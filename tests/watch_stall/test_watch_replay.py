@@ -97,7 +97,7 @@ def test_a_real_rank_that_waits_for_one_that_never_comes_is_stalled_within_a_min
 def test_processes_counted_by_hand_show_which_rank_was_gone_first(tmp_path, capsys):
     logs = [HERE / f"cut-while-loading.r{rank}.log" for rank in (0, 1)]
     clock, *rows = (HERE / "cut-while-loading.watch.txt").read_text().splitlines()
-    cut = time_of(f"INFO 11-30 {clock.split()[-1]}") - _sizes(logs[0])[0][0]
+    cut = time_of(f"INFO 11-30 {clock.split()[-1]} x") - _sizes(logs[0])[0][0]
     tables = [
         [Sample(rank, cut + float(found[1]), {"processes": float(found[2 + rank])}) for found in _counted(rows)]
         for rank in (0, 1)

@@ -16,7 +16,7 @@ from bascule.discover.images import Images, read_images
 from bascule.discover.rank import Ranking, Wanted
 from bascule.engines.catalogue import ENGINES
 from bascule.probe.targets import MOST_LAYER
-from bascule.recipe.schema import Recipe
+from bascule.recipe.schema import CandidateSpec, Recipe
 from bascule.registry.access import Access
 from bascule.registry.patience import Allowance
 from bascule.registry.troubles import ANSWER, RegistryTrouble
@@ -80,6 +80,15 @@ class Ask:
             unfit,
             tuple(self.trust),
         )
+
+    @property
+    def named_by_recipe(self) -> Sequence[CandidateSpec]:
+        """The recipe's own candidates."""
+        return self.recipe.candidates if self.recipe else ()
+
+    def engine_named(self, image: str) -> str:
+        """The engine that the recipe says is in an image; "" when it says nothing."""
+        return next((spec.engine for spec in self.named_by_recipe if spec.image == image), "")
 
     def _accelerator(self) -> str:
         """What the nodes compute with; "" where a node doesn't say."""

@@ -34,9 +34,10 @@ async def discover_candidates(ask: Ask) -> Discovered:
             early.cancel()
     pairs = await _with(far[0], pairs, ask, gate)
     ranking = rank(pairs, ask.wanted, ask.now())
+    there = {name for offer in near for name in offer.names}  # whatever a registry says of them
     return Discovered(
         ranking,
-        (*unread, *far[1]),
+        (*unread, *(one for one in far[1] if one.source not in there)),
         bool(early) or bool(far[0] or far[1]),
         ask.access.shared.received,
         time.monotonic() - began,

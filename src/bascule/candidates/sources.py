@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from bascule.candidates.ask import AT_ONCE, Ask, Unread
 from bascule.candidates.picks import Pick, from_catalogue, from_search
 from bascule.core.reading import Unreadable
+from bascule.discover.candidates import resolved
 from bascule.discover.environments import find_environments
 from bascule.discover.images import publisher_of, recognised, release_in, release_of, shown
 from bascule.discover.node_images import OnNodes, find_images, identity_of_layers
@@ -29,12 +31,13 @@ async def on_nodes(ask: Ask) -> tuple[OnNodes, tuple[Offer, ...]]:
         find_environments(ask.nodes, ask.runners, ask.environments),
     )
     everywhere = tuple(node.name for node in ask.nodes)
+    images = replace(images, offers=tuple(_named(offer, ask) for offer in images.offers))
     environments = tuple(
         Offer((folder,), "venv", engine, (NODES,), OWN, frozenset((f"folder:{folder}",)), nodes=everywhere)
         for engine, folders in found.items()
         for folder in folders
     )
-    return images, environments
+    return images, (*_environments_named(ask, everywhere), *environments)
 
 
 async def in_registries(ask: Ask) -> tuple[tuple[Offer, ...], tuple[Unread, ...]]:
@@ -47,6 +50,33 @@ async def in_registries(ask: Ask) -> tuple[tuple[Offer, ...], tuple[Unread, ...]
     rows = await asyncio.gather(*(_offer(pick, ask, gate) for pick in picks))
     offers = tuple(row for row in rows if isinstance(row, Offer))
     return offers, tuple(dict.fromkeys((*failed, *lost, *(row for row in rows if isinstance(row, Unread)))))
+
+
+def _named(offer: Offer, ask: Ask) -> Offer:
+    """An image on the nodes that the person means."""
+    meant = next((name for name in offer.names if name in ask.references), "")
+    if not meant:
+        return offer
+    sources = (RECIPE, *offer.sources)
+    return replace(offer, named=True, sources=sources, engine=ask.engine_named(meant) or offer.engine)
+
+
+def _environments_named(ask: Ask, everywhere: tuple[str, ...]) -> tuple[Offer, ...]:
+    """Those of the recipe, wherever they are."""
+    rows = [(spec, resolved(spec.venv, ask.base)) for spec in ask.named_by_recipe if spec.venv]
+    return tuple(
+        Offer(
+            (folder,),
+            "venv",
+            spec.engine,
+            (RECIPE,),
+            OWN,
+            frozenset((f"folder:{folder}",)),
+            nodes=tuple(spec.nodes or everywhere),
+            named=True,
+        )
+        for spec, folder in rows
+    )
 
 
 async def _offer(pick: Pick, ask: Ask, gate: asyncio.Semaphore) -> Offer | Unread:
@@ -80,7 +110,7 @@ def _of_image(pick: Pick, reference: Reference, image: RemoteImage, ask: Ask, si
     facts, known, popularity = image.facts, pick.known, pick.popularity
     words = (*facts.entrypoint, *facts.command)
     engine, why = recognised(shown((pick.name,), words, facts.env, facts.labels), ask.images)
-    engine = known.engine if known else engine
+    engine = known.engine if known else ask.engine_named(pick.name) or engine
     return Offer(
         tuple(dict.fromkeys((pick.name, *pick.also))),
         "image",

@@ -81,7 +81,7 @@ class RdmaPort:
 class Disk:
     """Free space at one place that matters."""
 
-    what: Literal["docker", "cache", "run"]  # images, the hub's model cache, run folders
+    what: Literal["docker", "cache", "run", "model"]  # images, the hub's model cache, run folders, one model
     path: str
     mount: str
     free_bytes: int

@@ -20,13 +20,14 @@ MOST = 300  # images of a node
 WITHIN = 60.0  # seconds
 LARGE = 1 << 30  # bytes; what is smaller and shows no engine is no engine
 
-# Image by image: one that is removed meanwhile doesn't take the others along. Docker and podman both print an array.
+# All at once, the newest first; image by image when one was removed meanwhile. Docker and podman both print an array.
 _SCRIPT = """
 docker=$1; most=$2
 ids=$($docker image ls --quiet --no-trunc) || exit
-echo "$ids" | sort -u | head -n "$most" | while read -r id; do
-  [ -n "$id" ] && $docker image inspect "$id" </dev/null 2>/dev/null | tr -d '\\n' && echo
-done
+ids=$(echo "$ids" | awk '!seen[$0]++' | head -n "$most")
+[ -n "$ids" ] || exit 0
+told=$($docker image inspect $ids 2>/dev/null </dev/null) && { printf %s "$told" | tr -d '\\n'; exit; }
+for id in $ids; do $docker image inspect "$id" 2>/dev/null </dev/null | tr -d '\\n'; echo; done
 true
 """
 

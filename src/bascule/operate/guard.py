@@ -16,14 +16,15 @@ from bascule.operate.asking import Asker
 from bascule.operate.following import looker, vigil_over
 from bascule.operate.ward import Ward
 from bascule.watch.follow import LOOK_EVERY, Follower, Rank, how_it_ended
-from bascule.watch.load import Asked, Load, has_metrics
+from bascule.watch.load import Asked, Load, has_metrics, times
 from bascule.watch.serving import TRIES, Outlook, Served, Stance, State, judge
 from bascule.watch.sockets import host_of
 
 METRICS_EVERY = 15.0  # seconds; engines write a line into their log each time
 ASK_EVERY = 60.0  # seconds from one question to the next, where it is to be asked regularly
 LOADS = 120  # looks at the metrics that are kept: ten minutes
-SETTLES = 6.0  # seconds that a single look takes: three samples tell what is stopped
+SETTLES = 7.0  # seconds that a single look takes: a node that has told nothing until then is lost
+LOOKS = 3  # at the counters, which tell what is stopped
 ONCE_WITHIN = 20.0  # seconds in which a single look must have seen the counters; else it does without
 
 
@@ -113,11 +114,11 @@ class Guard:
 
     def _has_looked(self, began: float) -> bool:
         """Every counter was read for long enough, and a question that is out has come back."""
-        waited = time.monotonic() - began
+        now = time.monotonic()
         pending = self.regularly and (self.asked is None or self.asked.pending or self._is_asked_again())
-        counted = [len(samples) > 2 for samples in self.vigil.samples.values()]
-        complete = len(counted) == len(self.ward.ranks) and all(counted)
-        return not pending and waited >= SETTLES and (complete or waited >= ONCE_WITHIN)
+        answering = [rank.number for rank in self.follower.ranks if now - rank.seen_at < times().lost_s]
+        complete = all(len(self.vigil.samples.get(rank, ())) >= LOOKS for rank in answering)
+        return not pending and now - began >= SETTLES and (complete or now - began >= ONCE_WITHIN)
 
     def _is_asked_again(self) -> bool:
         return self.asked is not None and bool(self.asked.failed) and self.asked.tries < TRIES

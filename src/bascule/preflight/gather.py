@@ -15,9 +15,8 @@ from bascule.remote.connect import Runners
 async def preflight(nodes: Sequence[Node], runners: Runners, ports: Sequence[tuple[str, int]]) -> Finding:
     """Check the nodes of one start, head first; ports are (recipe key, number) that the head will listen on."""
     at = datetime.now(UTC)
-    for node in nodes:
-        if trouble := run_folder_has_space(node, at) or gpus_are_there(node, at):
-            return trouble
+    if trouble := facts_allow_it(nodes, at):
+        return trouble
     head = nodes[0]
     listening = await read_listeners(runners[head.name], [port for _, port in ports])
     if trouble := ports_are_free(head, own_address(head) or "", ports, listening or (), at):
@@ -28,6 +27,14 @@ async def preflight(nodes: Sequence[Node], runners: Runners, ports: Sequence[tup
     says += "" if unread else ", the nodes have room"
     says += f"; free disk could not be read on {', '.join(unread)}" if unread else ""
     return Finding(Step.PREFLIGHT, Fate.OK, "nodes-ready", says, (seen,))
+
+
+def facts_allow_it(nodes: Sequence[Node], at: datetime) -> Finding | None:
+    """What facts alone say against a start: no room for run folders, a GPU that is not there."""
+    for node in nodes:
+        if trouble := run_folder_has_space(node, at) or gpus_are_there(node, at):
+            return trouble
+    return None
 
 
 def _seen(listening: Sequence[Listener] | None, ports: Sequence[tuple[str, int]]) -> str:

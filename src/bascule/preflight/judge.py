@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from bascule.core.addresses import AddressPlan, Link, Pair
-from bascule.core.notices import Notice
+from bascule.core.notices import Notice, Weight
 from bascule.core.nouns import Evidence, Fate, Finding, Step
 
 MOST_EVIDENCE = 8  # pairs that are quoted; all are in the table
@@ -58,7 +59,13 @@ def sources(link: Link, pairs: Sequence[Pair], at: datetime) -> Iterator[Notice]
         says = f"{pair.origin} tells {tells[pair.origin]} and reaches {pair.ip} of {pair.target} from {pair.local_ip}"
         advice = f"`ip route get {pair.ip}` on {pair.origin}: its route goes by another interface than the plan's"
         seen = Evidence(pair.origin, f"TCP connection to {pair.ip}", at, f"local address {pair.local_ip}")
-        yield Notice(pair.origin, "other-source-address", says, (seen,), advice=advice)
+        weight: Weight = "note" if _inside(pair) else "warning"
+        yield Notice(pair.origin, "other-source-address", says, (seen,), weight, advice)
+
+
+def _inside(pair: Pair) -> bool:
+    """Both ends are loopback addresses, where the kernel takes 127.0.0.1 as the source of all."""
+    return all(ipaddress.ip_address(one).is_loopback for one in (pair.ip, pair.local_ip))
 
 
 def passed_over(link: Link, findings: Sequence[Finding]) -> Notice:

@@ -257,11 +257,15 @@ def _too_small(node: Node, shared: Sequence[Disk], wanted: int, at: datetime) ->
     return Notice(
         node.name,
         "disk-too-small",
-        f"{wanted / _GB:.0f} GB are still to come to {places} on {node.name}, and {free / _GB:.0f} GB are free there",
+        f"{_gb(wanted)} are still to come to {places} on {node.name}, and {_gb(free)} are free there",
         seen,
         weight="blocker",
-        advice=f"free {(wanted - free) / _GB:.0f} GB there",
+        advice=f"free {_gb(wanted - free)} there",
     )
+
+
+def _gb(size: int) -> str:
+    return f"{size / _GB:.0f} GB" if size >= 10 * _GB else f"{size / _GB:.2g} GB"
 
 
 def _unread(node: Node, names: Sequence[str]) -> dict[str, str]:

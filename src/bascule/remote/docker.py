@@ -26,6 +26,7 @@ class ImageFacts:
     layers: tuple[str, ...]  # diff ids, bottom first
     entrypoint: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    size: int | None = field(default=None, compare=False)  # bytes, as this node's store counts them
 
 
 def run_words(plan: RankPlan, name: str, image: str, facts: NodeFacts, label: Mapping[str, str]) -> tuple[str, ...]:
@@ -80,7 +81,8 @@ def parse_image(text: str) -> ImageFacts:
     config = found.get("Config") or {}
     env = dict(pair.split("=", 1) for pair in config.get("Env") or [] if "=" in pair)
     layers = tuple((found.get("RootFS") or {}).get("Layers") or ())
-    return ImageFacts(found["Id"], found.get("Architecture", ""), layers, tuple(config.get("Entrypoint") or ()), env)
+    words, size = tuple(config.get("Entrypoint") or ()), found.get("Size")
+    return ImageFacts(found["Id"], found.get("Architecture", ""), layers, words, env, size or None)
 
 
 def parse_states(text: str, node: str) -> list[RankState]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def _run_started(story: Narrator, event: Event) -> Iterator[Say]:
     nodes = ", ".join(node["name"] for node in event.data["nodes"])
-    yield Say("", f"{event.data['service']} on {nodes}   run {event.run}", "strong")
+    run = f"run {event.run}" if event.run else "plan: nothing is started"
+    yield Say("", f"{event.data['service']} on {nodes}   {run}", "strong")
     if story.whole:
         yield Say("asked", f"{event.data['source']}   {event.at.astimezone():%Y-%m-%d %H:%M:%S}")
 
@@ -129,11 +130,17 @@ def _discovered(story: Narrator, event: Event) -> Iterator[Say]:
         yield Say("", f"{one['source']} was not read: {one['why']}", "dim")
 
 
+def _asking(story: Narrator, event: Event) -> Iterator[Say]:
+    """What is waited for, when registries are asked."""
+    yield Say("asking", event.data["says"], "dim")
+
+
 TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "run-started": _run_started,
     "nodes": _nodes,
     "addresses": _addresses,
     "model": _model,
+    "asking": _asking,
     "discovered": _discovered,
     "candidates": _candidates,
     "fitted": _fitted,

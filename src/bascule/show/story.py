@@ -171,7 +171,7 @@ def _ended(story: Narrator, event: Event) -> Iterator[Say]:
 def _notice(story: Narrator, event: Event) -> Iterator[Say]:
     notice = event.data["notice"]
     if story.whole or notice["weight"] != "note":
-        yield Say("  notice", f"{notice['code']}: {notice['says']}", "dim")
+        yield Say("  notice" if story.starts else "notice", f"{notice['code']}: {notice['says']}", "dim")
 
 
 def _standing(story: Narrator, event: Event) -> Iterator[Say]:

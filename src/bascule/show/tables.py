@@ -11,7 +11,6 @@ from bascule.show.story import Narrator
 if TYPE_CHECKING:
     from bascule.journal import Event
     from bascule.operate.services import ServiceStatus
-    from bascule.plan import Planned
 
 
 def status_lines(services: Sequence[ServiceStatus]) -> list[str]:
@@ -36,19 +35,6 @@ def story_lines(events: Sequence[Event]) -> list[str]:
     """A whole run, told."""
     narrator = Narrator(whole=True)
     return [f"{say.label:<20} {say.text}".rstrip() for event in events for say in narrator.tell(event)]
-
-
-def plan_lines(planned: Sequence[Planned]) -> list[str]:
-    """Each candidate with what is known of it, then the commands of its start."""
-    lines: list[str] = []
-    for number, one in enumerate(planned, 1):
-        evidence = one.finding.evidence[0]
-        lines.append(
-            f"# {number}  {one.candidate.name}   {'would be tried' if one.tried else 'NOT tried'}: {one.because}"
-        )
-        lines.append(f"#    seen: {evidence.node}  {evidence.source}")
-        lines += [*one.commands, ""]
-    return lines
 
 
 def _ended(code: int | None) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from bascule.watch.sockets import Seat, host_of
 
-# The sixth try comes 6 to 13 s after the first packet (200 ms, doubled each time, tcp(7)); a rank that is stopped or
-# busy is no cause: its kernel acknowledges.
+# The sixth try comes 6 to 13 s after the first packet (200 ms, doubled each time, tcp(7)). A rank that is stopped or
+# busy is no cause: its kernel acknowledges, and where its window is closed every answer sets the count of `persist`
+# back to 0 (tcp_ack in net/ipv4/tcp_input.c). A firewall that drops what goes out makes it `persist` as well.
 TRIES = 6
-_SOCKET = re.compile(r"ESTAB +\d+ +\d+ +(?P<local>\S+) +(?P<remote>\S+) +timer:\(on,[^,]*,(?P<tries>\d+)\)")
+_SOCKET = re.compile(r"ESTAB +\d+ +\d+ +(?P<local>\S+) +(?P<remote>\S+) +timer:\((?:on|persist),[^,]*,(?P<tries>\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 
-YEAR = 2000  # stands for every year: vLLM writes none, and only differences count
+from bascule.watch.prefixes import take_apart
+
 _DAY = 86400.0
 _RECORDED = re.compile(r"\+ *(\d{1,7}\.\d+) ?")  # seconds since a start, put before each line by whoever recorded it
-_TIMES = (
-    # ISO 8601 as `docker logs --timestamps` and Python's logging write it; SGLang: [2026-11-30 19:55:24 TP0]
-    re.compile(r"(?<!\d)\d{4}-(?P<month>\d\d)-(?P<day>\d\d)[T ](?P<time>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"),
-    # vLLM: INFO 11-30 19:18:16
-    re.compile(r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) (?P<month>\d\d)-(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)"),
-    # glog, of torch: [W1130 19:42:47.174579924 utils.cpp:68]
-    re.compile(r"\b[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)\.(?P<part>\d{1,9})"),
-)
 _UPTIME = re.compile(r"(\d{1,6})\.(\d\d)\.(\d{3})\.(\d{3}) [IWED] ")  # llama.cpp: minutes.seconds.ms.us since its start
 _DOCKER = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) ")
-_LOOK_AT = 120  # characters of a line in which its time stands
 
 
 def timed(lines: Iterable[str]) -> Iterator[tuple[float | None, str]]:
@@ -39,22 +30,10 @@ def timed(lines: Iterable[str]) -> Iterator[tuple[float | None, str]]:
 
 def time_of(line: str) -> float | None:
     """Seconds since the beginning of some year, or since the process began where it counts so; None: no time in it."""
-    for pattern in _TIMES:
-        if found := pattern.search(line, 0, _LOOK_AT):
-            return _seconds(found)
     if found := _UPTIME.match(line):
         minutes, seconds, millis, micros = (int(part) for part in found.groups())
         return minutes * 60 + seconds + millis / 1e3 + micros / 1e6
-    return None
-
-
-def _seconds(found: re.Match[str]) -> float | None:
-    parts = found.groupdict()
-    try:
-        moment = datetime.strptime(f"{YEAR}-{parts['month']}-{parts['day']} {parts['time']}", "%Y-%m-%d %H:%M:%S")
-    except ValueError:  # numbers that are no time
-        return None
-    return moment.replace(tzinfo=UTC).timestamp() + float(f"0.{parts.get('part') or 0}")
+    return take_apart(line).at
 
 
 def _later(before: float | None, at: float | None) -> float | None:

@@ -31,7 +31,7 @@ _FORMS = {
         r"\[ *\d+\.\d+\] ?",  # dmesg
     ],
     "L": [
-        rf"{_LEVEL} (?P<mon>\d\d)-(?P<day>\d\d) {_CLOCK} \[?{_WHERE}\] ?",  # vLLM
+        rf"{_LEVEL} (?P<mon>\d\d)-(?P<day>\d\d) {_CLOCK} (?:\[?{_WHERE}\] ?)?",  # vLLM
         rf"(?P<level>[IWEF])(?P<mon>\d\d)(?P<day>\d\d) {_CLOCK} \d+ {_WHERE}\] ?",  # torch's Python
         _LEVEL + r": {1,8}",  # uvicorn
         rf"(?P<month>{'|'.join(_MONTHS)}) +(?P<day>\d{{1,2}}) {_CLOCK} \S+ (?=[\w.-]+(?:\[\d+\])?: )",  # the journal

@@ -77,7 +77,8 @@ async def pull(
     """Pull it on this node; None when the node has it then under this name. Raises NodeUnreachable."""
     assert node.facts.docker is not None
     name, docker = asked_for(ref), " ".join(node.facts.docker.command)
-    if small := await _too_small(name, node, runner, access or Access()):
+    size = await _size(name, node, access or Access())
+    if size is not None and (small := await too_small(name, node, runner, size)):
         return small
     began = await _call(runner, "begin", docker, name)
     folder = began.text.strip()
@@ -108,14 +109,19 @@ def sign_of(log: str) -> Sign:
     return next(sign for sign in _SIGNS if re.search(sign.words, log, re.IGNORECASE))
 
 
-async def _too_small(name: str, node: Node, runner: Runner, access: Access) -> Finding | None:
-    """A finding when the disk has no room for it; what can't be told is not taken for too small."""
+async def _size(name: str, node: Node, access: Access) -> int | None:
+    """Bytes that travel; None: the registry did not tell."""
     assert node.facts.docker is not None
+    platform = f"linux/{node.facts.docker.arch}"
     try:
-        platform = f"linux/{node.facts.docker.arch}"
-        size = await aside(lambda: fetch(Repository(reference_of(name), access), platform).size)
+        return await aside(lambda: fetch(Repository(reference_of(name), access), platform).size)
     except Unreadable:
         return None
+
+
+async def too_small(name: str, node: Node, runner: Runner, size: int) -> Finding | None:
+    """A finding when the disk has no room to pull so many bytes; what can't be told is not taken for too small."""
+    assert node.facts.docker is not None
     told = await _call(runner, "room", node.facts.docker.root or "/var/lib/docker")
     free = int(told.text) if told.text.strip().isdecimal() else None
     need = int(size * ROOM)
