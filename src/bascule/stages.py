@@ -268,10 +268,13 @@ class Bound:
             remedies = [remedy.told({}) for remedy in failure.remedies]
             self.note("degraded", id=failure.id, cause=failure.cause, remedies=remedies)
 
-        places = [place_of(node) for node in nodes_of(candidate, list(self.nodes.values()))]
+        nodes = nodes_of(candidate, list(self.nodes.values()))
         lore, folder = ENGINES[candidate.engine].lore, self._evidence()
         look_at = looker(self.runners, dict(self.nodes), candidate.artefact.kind)
-        return Follower(lore, places, look_at, folder, on_phase, on_end, self.on_look, on_verdict, on_weakness)
+        tellers = (on_phase, on_end, self.on_look, on_verdict, on_weakness)
+        follower = Follower(lore, [place_of(node) for node in nodes], look_at, folder, *tellers)
+        follower.lacks = frozenset.intersection(*(node.facts.lacks for node in nodes))
+        return follower
 
     def _vigil(self, candidate: Candidate, names: Sequence[str]) -> Vigil:
         """What moves on the nodes of this start, beside its logs."""

@@ -129,6 +129,13 @@ class Drill:
                 os.kill(pid, what)
         return pids
 
+    def hurry(self, number: int) -> None:
+        """A rank that spins gets its core, whatever else the machine does."""
+        for pid in self.pids(number):
+            os.setpriority(os.PRIO_PROCESS, pid, -20)
+            with suppress(OSError):  # where sessions share the machine evenly, it is the session that counts
+                Path(f"/proc/{pid}/autogroup").write_text("-20")
+
     def inside(self, number: int, script: str) -> str:
         """A shell script on a host, as its root."""
         words = hosts.inside(self.lab.hosts[number], ("sh", "-c", script))

@@ -81,6 +81,8 @@ def test_a_rank_that_never_begins(lab, drill, code, named, within):
     place.mkdir(exist_ok=True)
     place.joinpath("sitecustomize.py").write_text(code)
     with drill.going("up", drill.recipe(on_h2=", PYTHONPATH: /tmp/birth")) as run:
+        drill.wait_for("import", 1)
+        drill.hurry(1)
         finding = ended(run, drill)
     assert (finding["code"], finding["fate"]) == (named, "unknown")
     assert "rank 1 is in import" in finding["says"].split(";")[0]

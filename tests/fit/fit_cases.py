@@ -40,6 +40,19 @@ TOWER = {**QWEN35["vision_config"], "num_heads": 16}
 # does not take for the whole tower.
 QWEN_122B = {**QWEN35, "text_config": TALL, "vision_config": SMALL_TOWER, "quantization_config": FP8}
 QWEN_122B_REFUSED = {**QWEN_122B, "vision_config": TOWER}
+QWEN_35B = {  # what was started on one H200, and twice on two ranks of it
+    **QWEN_122B,
+    "text_config": {
+        **TALL,
+        "hidden_size": 2048,
+        "linear_num_value_heads": 32,
+        "moe_intermediate_size": 512,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 40,
+        "shared_expert_intermediate_size": 512,
+    },
+    "vision_config": {**SMALL_TOWER, "out_hidden_size": 2048},
+}
 LEAVES = [f"model.visual.blocks.{at}.attn.{leaf}" for at in range(27) for leaf in ("qkv", "proj")]
 QWEN_122B_NAMED = {**QWEN_122B_REFUSED, "quantization_config": {**FP8, "modules_to_not_convert": ["lm_head", *LEAVES]}}
 

@@ -44,7 +44,7 @@ def test_the_cache_holds_as_many_tokens_as_the_engine_said(start: dict[str, Any]
     assert found == (start["tokens"] if exact else pytest.approx(start["tokens"], rel=0.005))
 
 
-@pytest.mark.parametrize("start", [one for one in starts() if "gpu" in one], ids=name_of)
+@pytest.mark.parametrize("start", [one for one in starts() if "utilisation" in one], ids=name_of)
 def test_weights_and_the_whole_fit_are_within_ten_percent(start: dict[str, Any]) -> None:
     rules = engine(start["engine"], start["version"])
     rooms = machines(start["gpu"], start["nodes"])

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from bascule.core.layout import Place
+from bascule.core.machine import NodeFacts, RdmaPort
 from bascule.core.nouns import Fate, Finding, Setting, Step
 from bascule.watch.catalogue import catalogue
 from bascule.watch.diagnose import diagnose, diagnose_silence, weaknesses
 from watch.real_logs import BEGAN, HEALTHY, LOGS, PLACES, read, said
 
+NO_RDMA = NodeFacts(rdma=(), infiniband=False)
 DIED = "rank 0 on a ended with status 1"
 SAMPLES = {  # failure -> logs that end in it
     "gloo-interface-missing": ["vllm/vllm-0.32-gloo-eth9.r1"],
@@ -38,7 +40,7 @@ SILENT = ["shared/sglang-0.5.15-hang.r0", "shared/sglang-0.5.15-hang.r1", "vllm/
 def test_no_failure_is_named_where_nobody_said_one(log: str) -> None:
     finding = diagnose(said(read(log)), DIED, PLACES)
     assert (finding.code, finding.fate) == ("rank-died", Fate.UNKNOWN)
-    assert finding.says.startswith(f"{DIED}: ")
+    assert finding.says.startswith(f"{DIED}, without an error line; the last line of rank 0: ")
 
 
 def test_every_log_here_is_used() -> None:
@@ -86,7 +88,8 @@ def test_an_unknown_failure_gets_no_name_but_its_first_error_is_quoted() -> None
 
 def test_a_rank_that_dies_without_an_error_quotes_its_last_words() -> None:
     finding = diagnose(said(["INFO one", "INFO two", "", "  "]), DIED, PLACES)
-    assert (finding.code, finding.says, finding.evidence[0].excerpt) == ("rank-died", f"{DIED}: INFO two", "INFO two")
+    says = f"{DIED}, without an error line; the last line of rank 0: INFO two"
+    assert (finding.code, finding.says, finding.evidence[0].excerpt) == ("rank-died", says, "INFO two")
 
 
 @pytest.mark.parametrize("lines", [[], ["", " "]])
@@ -140,6 +143,7 @@ def test_a_consequence_is_never_taken_for_the_cause(consequence: str) -> None:
 def test_consequences_alone_give_no_name(consequences: list[str]) -> None:
     finding = diagnose(said(consequences), DIED, PLACES)
     assert (finding.code, finding.fate) == ("rank-died", Fate.UNKNOWN)
+    assert finding.says.startswith(f"{DIED}, and only consequences were said: ")
 
 
 def test_two_real_ranks_of_which_one_has_a_wrong_interface() -> None:
@@ -196,3 +200,21 @@ def test_what_came_up_worse_than_it_could_is_told_and_what_came_up_well_is_not()
     line = next(one.samples[0] for one in catalogue() if one.id == "nccl-ib-open-failed")
     worse = [*well[:3], replace(well[3], text=line), *well[3:]]
     assert [one.id for one in weaknesses(worse)] == ["nccl-ib-open-failed"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ([NO_RDMA, NO_RDMA], []),
+        (
+            [NO_RDMA, replace(NO_RDMA, rdma=(RdmaPort("mlx5_0", 1, True, "Ethernet", 100.0, None),))],
+            ["nccl-no-ib-device"],
+        ),
+        ([NO_RDMA, replace(NO_RDMA, infiniband=True)], ["nccl-no-ib-device"]),
+        ([NO_RDMA, NodeFacts()], ["nccl-no-ib-device"]),  # not read: not known to lack it
+    ],
+)
+def test_sockets_are_a_weakness_only_where_rdma_may_be(facts: list[NodeFacts], told: list[str]) -> None:
+    worse = said([*read("vllm/vllm-0.32-tp2-ok.r0"), "vm:8193:8193 [0] NCCL INFO NET/IB : No device found."])
+    lacks = frozenset.intersection(*(one.lacks for one in facts))
+    assert [one.id for one in weaknesses(worse, lacks)] == told

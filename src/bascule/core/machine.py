@@ -147,6 +147,11 @@ class NodeFacts:
         return bool(self.gpus) and all(gpu.memory_bytes is None for gpu in self.gpus or ())
 
     @property
+    def lacks(self) -> frozenset[str]:
+        """Hardware that is known not to be there, by the words of the failure catalogue's `needs`."""
+        return frozenset({"rdma"} if self.rdma == () and self.infiniband is False else ())
+
+    @property
     def foreign_processes(self) -> tuple[GpuProcess, ...]:
         """Those that hold GPU memory and are not known to be bascule's own."""
         return tuple(one for one in self.gpu_processes or () if not one.rank)

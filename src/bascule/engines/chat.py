@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -26,7 +27,8 @@ class Answer:
     completion_tokens: int | None = None  # from usage; chunks are not tokens
     first_token_at: float | None = None
     last_token_at: float | None = None
-    chunks: int = 0
+    chunks: int = 0  # that carry text; each is of one token or more
+    cut: bool = False  # it was left before its end, as its time was over
     raw: list[str] = field(default_factory=list)
 
 
@@ -40,10 +42,11 @@ class CompletionFailed(Exception):
 
 
 async def ask(
-    url: str, model: str, question: str, *, max_tokens: int, within: float = 600, socket: str | None = None
+    url: str, model: str, question: str, *, max_tokens: int, within: float | None = None, socket: str | None = None
 ) -> Answer:
     """Ask one question at temperature 0 and read the stream to its end. Raises CompletionFailed.
 
+    within: seconds after which the stream is left, with what came until then; None: it is read to its end.
     socket: the path of a Unix socket that leads to the url's host and port, where they can't be reached from here.
     """
     body = {
@@ -55,19 +58,24 @@ async def ask(
         "stream_options": {"include_usage": True},
     }
     answer, began = Answer(), time.monotonic()
-    timeout = httpx2.Timeout(within, connect=CONNECT, read=min(within, BETWEEN_CHUNKS))
+    timeout = httpx2.Timeout(BETWEEN_CHUNKS, connect=CONNECT)
     transport = httpx2.AsyncHTTPTransport(uds=socket) if socket else None
     try:
-        async with httpx2.AsyncClient(timeout=timeout, trust_env=False, transport=transport) as client:
+        async with (
+            asyncio.timeout(within),
+            httpx2.AsyncClient(timeout=timeout, trust_env=False, transport=transport) as client,
+        ):
             async for data in _events(client, f"{url}/chat/completions", body):
                 answer.raw.append(data)
                 _take(answer, _object(data), time.monotonic() - began)
+    except TimeoutError:
+        answer.cut = True
     except (AttributeError, TypeError) as trouble:  # a chunk that is JSON, but not of the API's shape
         raise CompletionFailed("a chunk of the stream has another shape", answer.raw[-1][:400]) from trouble
     except httpx2.HTTPError as trouble:
         raise CompletionFailed(f"the request failed: {type(trouble).__name__}", str(trouble)) from trouble
     if not answer.raw:
-        raise CompletionFailed("the stream was empty")
+        raise CompletionFailed(f"nothing came within {within:g} s" if answer.cut else "the stream was empty")
     return answer
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bascule.core.nouns import Evidence, Fate, Finding, Step
+from bascule.core.nouns import Evidence, Fate, Finding, RankState, Step
 from bascule.errors import NodeTrouble, NodeUnreachable
 from bascule.journal import Journal
 from bascule.launch import start as ranks
@@ -16,10 +16,12 @@ from bascule.operate.guard import Guard
 from bascule.operate.lock import is_held
 from bascule.watch.capture import Captured
 from bascule.watch.diagnose import what_was_said
+from bascule.watch.load import times
 from bascule.watch.serving import Outlook, State
 
 IN_ORDER = (0, 130, 143)  # exit status of a rank that was told to end, and may have ended for that
 ENDING = 12.0  # seconds from the end of such a rank to that of the last one, and of its run folder
+ANSWERS = 10.0  # seconds for a node to say which ranks it has
 BUSY = 60.0  # seconds that another bascule, which works on the service, is waited for
 
 
@@ -51,15 +53,20 @@ async def _is_taken_down(guard: Guard, journal: Journal) -> bool:
 
 async def _is_left(guard: Guard) -> bool:
     """A rank of this start is there, alive or ended; nobody knows of a node that doesn't answer."""
-    ward = guard.ward
-    nodes = [node for node in ward.nodes.values() if node.facts.run_dir]
-    asked = (ranks.find([node], ward.runners, ward.service) for node in nodes)
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    for one in found:
-        if isinstance(one, BaseException) and not isinstance(one, NodeUnreachable | NodeTrouble):
-            raise one
-    known = [one for one in found if not isinstance(one, BaseException)]
-    return not known or any(state.generation == ward.generation for one in known for state in one)
+    now = time.monotonic()
+    answering = {rank.node for rank in guard.follower.ranks if now - rank.seen_at < times().lost_s}
+    found = await asyncio.gather(*(_found(guard, node) for node in answering))
+    known = [one for one in found if one is not None]
+    return not known or any(state.generation == guard.ward.generation for one in known for state in one)
+
+
+async def _found(guard: Guard, node: str) -> list[RankState] | None:
+    """The ranks of the service on a node; None when it doesn't answer in time."""
+    try:
+        async with asyncio.timeout(ANSWERS):
+            return await ranks.find([guard.ward.nodes[node]], guard.ward.runners, guard.ward.service)
+    except (NodeUnreachable, NodeTrouble, TimeoutError):
+        return None
 
 
 def _folder(journal: Journal, run: int) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from bascule.core.addresses import AddressPlan, Link, Pair
-from bascule.core.notices import Notice, Weight
+from bascule.core.notices import Notice
 from bascule.core.nouns import Evidence, Fate, Finding, Step
 
 MOST_EVIDENCE = 8  # pairs that are quoted; all are in the table
@@ -51,20 +51,22 @@ def judge(plan: AddressPlan, pairs: Sequence[Pair], ran: Mapping[str, str], at: 
 
 
 def sources(link: Link, pairs: Sequence[Pair], at: datetime) -> Iterator[Notice]:
-    """Nodes that reach their peers from another address than the one they tell."""
+    """Nodes that reach their peers from another address than the one they tell.
+
+    Not between loopback addresses: both are of one machine, and its kernel sends from 127.0.0.1 whatever is told.
+    """
     tells = {told.node: told.ip for told in link.told}
     there = [pair for pair in pairs if pair.local_ip and pair.ip == tells[pair.target]]
     other = {pair.origin: pair for pair in there if pair.local_ip != tells[pair.origin]}
-    for pair in other.values():
+    for pair in (one for one in other.values() if not _inside(one)):
         says = f"{pair.origin} tells {tells[pair.origin]} and reaches {pair.ip} of {pair.target} from {pair.local_ip}"
         advice = f"`ip route get {pair.ip}` on {pair.origin}: its route goes by another interface than the plan's"
         seen = Evidence(pair.origin, f"TCP connection to {pair.ip}", at, f"local address {pair.local_ip}")
-        weight: Weight = "note" if _inside(pair) else "warning"
-        yield Notice(pair.origin, "other-source-address", says, (seen,), weight, advice)
+        yield Notice(pair.origin, "other-source-address", says, (seen,), "warning", advice)
 
 
 def _inside(pair: Pair) -> bool:
-    """Both ends are loopback addresses, where the kernel takes 127.0.0.1 as the source of all."""
+    """Both ends are loopback addresses."""
     return all(ipaddress.ip_address(one).is_loopback for one in (pair.ip, pair.local_ip))
 
 

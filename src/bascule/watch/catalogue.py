@@ -11,6 +11,7 @@ An entry of [[failure]]:
                   newest: only as the newest line of a rank, with nothing moving for silence_s seconds;
                   repeat: as newest, and it says itself again; frame: a frame of a traceback counts too;
                   response: in the body of an answer, not in a log
+  needs           hardware without which it is no finding: rdma; told where some node has it, or where nobody knows
   weak            true: named only where nothing stronger was said, as a deadline that something else ran into
   signature       searched in a line without its prefix of time and process; excludes: must not be found there
   when            what other evidence must say, see conditions.py; apart: the same and more, in words
@@ -106,6 +107,7 @@ class Failure:
     mode: str = "any"
     silence_s: float = 0.0
     weak: bool = False
+    needs: Literal["", "rdma"] = ""
     engines: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     excludes: re.Pattern[str] | None = None

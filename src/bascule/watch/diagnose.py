@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -39,12 +39,20 @@ def diagnose(lines: Sequence[LogLine], died: str, places: Sequence[Place], dead:
     diagnosis, line = _said(lines)
     if line and diagnosis.failure and not diagnosis.failure.cascade:
         return _finding(diagnosis.failure, diagnosis, line, places)
+    if line:
+        only = ", and only consequences were said" if diagnosis.failure else ""
+        return _died(f"{died}{only}: {_short(line.text)}", _evidence(line))
     own = (line for rank in dead for line in reversed(lines) if line.rank == rank)
-    line = line or next((line for line in (*own, *reversed(lines)) if line.text.strip()), None)
-    if line is None:
-        evidence = Evidence("", "state of the ranks", datetime.now().astimezone(), died)
-        return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", f"{died}, without a word", (evidence,))
-    return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", f"{died}: {_short(line.text)}", (_evidence(line),))
+    last = next((line for line in (*own, *reversed(lines)) if line.text.strip()), None)
+    if last is None:
+        return _died(f"{died}, without a word", Evidence("", "state of the ranks", datetime.now().astimezone(), died))
+    return _died(
+        f"{died}, without an error line; the last line of rank {last.rank}: {_short(last.text)}", _evidence(last)
+    )
+
+
+def _died(says: str, seen: Evidence) -> Finding:
+    return Finding(Step.WATCH, Fate.UNKNOWN, "rank-died", says, (seen,))
 
 
 def what_was_said(lines: Sequence[LogLine], places: Sequence[Place]) -> Finding | None:
@@ -64,9 +72,13 @@ def diagnose_silence(lines: Sequence[LogLine], places: Sequence[Place]) -> Findi
     return _finding(diagnosis.failure, diagnosis, line, places)
 
 
-def weaknesses(lines: Sequence[LogLine]) -> tuple[Failure, ...]:
-    """What works in a start that came up, but worse than it could, as sockets where there is RDMA."""
-    return judge([_told(rank, own) for rank, own in _by_rank(lines)]).degraded
+def weaknesses(lines: Sequence[LogLine], lacks: Collection[str] = ()) -> tuple[Failure, ...]:
+    """What works in a start that came up, but worse than it could, as sockets where there is RDMA.
+
+    lacks: hardware that none of its nodes has, by the words of the catalogue; doing without it is no weakness.
+    """
+    found = judge([_told(rank, own) for rank, own in _by_rank(lines)]).degraded
+    return tuple(one for one in found if one.needs not in lacks)
 
 
 def _said(lines: Sequence[LogLine]) -> tuple[Diagnosis, LogLine | None]:

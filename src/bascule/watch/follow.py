@@ -71,6 +71,7 @@ class Follower:
     on_weakness: Callable[[Failure], None] = lambda _: None
     vigil: Vigil | None = None  # None: only the logs are watched
     patience: float = PATIENCE
+    lacks: frozenset[str] = frozenset()  # hardware that none of its nodes has
     ranks: list[Rank] = field(default_factory=list)
     lines: MutableSequence[LogLine] = field(default_factory=list)
     lost_since: dict[str, float] = field(default_factory=dict)  # nodes that don't answer
@@ -116,7 +117,7 @@ class Follower:
             if any(not rank.alive for rank in self.ranks):
                 return await self.died()
             if self.ranks[0].progress.is_ready:
-                for weakness in weaknesses(self.lines):
+                for weakness in weaknesses(self.lines, self.lacks):
                     self.on_weakness(weakness)
                 return self._ready()
             if stuck := await self._stuck():
@@ -232,14 +233,17 @@ class Follower:
         self._tell(judgement)
         if judgement.verdict in (Verdict.STALLED, Verdict.SPINNING):
             finding = await self.vigil.finding(judgement)
-            return finding if any(one.stopped for one in judgement.ranks) else self._named(finding)
+            return finding if any(one.stopped for one in judgement.ranks) else self._named(finding, judgement.rank)
         return self._late() if judgement.verdict is Verdict.UNKNOWN else None
 
-    def _named(self, finding: Finding) -> Finding:
-        """A standstill under the name that the catalogue has for it, with what was counted beside what was said."""
+    def _named(self, finding: Finding, rank: int | None) -> Finding:
+        """A standstill under the name that the catalogue has for it, with what was counted beside what was said.
+
+        Where one rank is known to hold the others up, what those say while they wait is no name for it.
+        """
         if finding.code in ("address-unreachable", "link-cut"):  # proven from the sockets
             return finding
-        known = diagnose_silence(self.lines, self.places)
+        known = diagnose_silence([line for line in self.lines if rank in (None, line.rank)], self.places)
         return replace(known, evidence=(*known.evidence, *finding.evidence)) if known else finding
 
     def _tell(self, judgement: Judgement) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from bascule.watch.prefixes import Head, take_apart
@@ -153,9 +153,9 @@ class Folder:
         """True while a traceback, or a line that may be its title, waits for what comes next."""
         return bool(self._open or self._titles)
 
-    def feed(self, number: int, raw: str) -> list[Record]:
-        """One more line."""
-        head = take_apart(raw)
+    def feed(self, number: int, raw: str, at: float | None = None) -> list[Record]:
+        """One more line; `at` where it is known from elsewhere when it was said."""
+        head = take_apart(raw) if at is None else replace(take_apart(raw), at=at)
         key = self._key(head)
         block = self._open.get(key)
         if block is not None:

@@ -140,7 +140,7 @@ class Scan:
         if hot:
             self._listen(text)
         if hot or self._folder.is_open:
-            for record in self._folder.feed(self._number, text):
+            for record in self._folder.feed(self._number, text, self._given):
                 self._take(record)
 
     def _look(self, line: str, shape: str) -> bool | None:
@@ -238,7 +238,8 @@ class Scan:
         return None, record.first, {}
 
     def _at_of(self, record: Record) -> float | None:
-        own = self._given if self._given is not None else self._of_this_year(record.head.at)
+        """When its first line was said: a record is complete, and comes here, only lines later."""
+        own = record.head.at if self._given is not None else self._of_this_year(record.head.at)
         return own if own is not None else self._when_said()
 
     def _when_said(self) -> float | None:
