@@ -24,7 +24,8 @@ def ended(run, drill, status=4):
 
 
 def verdict_after(drill, began):
-    """Seconds from a moment to the verdict that called the start off."""
+    """Seconds to the verdict that called the start off: from a moment, or from the last phase that a rank came into."""
+    began = max(began, *(event["at"].timestamp() for event in drill.events("phase")))
     told = [event for event in drill.events("standing") if event["data"]["verdict"] in ("STALLED", "SPINNING")]
     assert len(told) == 1, "one verdict, and no false one before it"
     took = float(told[0]["at"].timestamp() - began)
@@ -86,8 +87,7 @@ def test_a_rank_that_never_begins(lab, drill, code, named, within):
         finding = ended(run, drill)
     assert (finding["code"], finding["fate"]) == (named, "unknown")
     assert "rank 1 is in import" in finding["says"].split(";")[0]
-    launched = drill.events("launch")[0]["at"].timestamp()
-    assert verdict_after(drill, launched) < within + 30
+    assert verdict_after(drill, 0.0) < within
 
 
 def test_a_rank_that_is_stopped_by_a_signal(lab, drill):
@@ -128,11 +128,11 @@ def test_a_rank_that_gets_too_little_memory(lab, drill):
 
 
 def test_a_disk_that_fills_while_a_rank_starts(lab, drill):
-    drill.inside(1, "mkdir -p /run/small; mountpoint -q /run/small || mount -t tmpfs -o size=20m tmpfs /run/small")
+    drill.inside(1, "mkdir -p /run/small; mountpoint -q /run/small || mount -t tmpfs -o size=80m tmpfs /run/small")
     try:
         with drill.going("up", drill.recipe(h2=", run_dir: /run/small")) as run:
             drill.wait_for("import", 1)
-            drill.inside(1, "dd if=/dev/zero of=/run/small/fill bs=1k 2>/dev/null || true")
+            drill.inside(1, "dd if=/dev/zero of=/run/small/fill bs=4k 2>/dev/null || true")
             finding = ended(run, drill)
     finally:
         drill.run("down")

@@ -6,30 +6,34 @@ import csv
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from bascule.core.nouns import Fate
 from bascule.watch.diagnose import LogLine, diagnose
 from watch.real_logs import BEGAN, PLACES
 
+STARTS = Path(__file__).parents[1] / "h200" / "starts"
 LOGS = Path(__file__).parents[1] / "watch_catalogue" / "logs"
 ENDED = "rank 1 on b ended with status 1, rank 0 on a ended with status 1"
 
 
-def as_seen(name: str) -> list[LogLine]:
+def as_seen(folder: Path) -> list[LogLine]:
     """Each line at the first look of the recording in which the log was so long."""
-    with (LOGS / f"{name}.seen.csv").open() as file:
+    with (folder / "samples.csv").open() as file:
         looks = [(int(row["rank"]), float(row["at"]), int(row["log_bytes"] or 0)) for row in csv.DictReader(file)]
     found, last = [], max(at for _, at, _ in looks) + 2.0  # the last words come after the last look at the counters
     for rank in (0, 1):
         size = 0
-        for raw in (LOGS / f"{name}.r{rank}.log").read_bytes().splitlines(keepends=True):
+        for raw in (folder / f"rank{rank}.log").read_bytes().splitlines(keepends=True):
             size += len(raw)
             at = min((at for one, at, there in looks if one == rank and there >= size), default=last)
             found.append(LogLine(BEGAN + timedelta(seconds=at), rank, "ab"[rank], raw.decode().rstrip("\n")))
     return sorted(found, key=lambda line: line.at)
 
 
-def test_the_first_error_is_found_although_its_traceback_is_complete_only_when_the_log_ends() -> None:
-    finding = diagnose(as_seen("h200-fp8-tower"), ENDED, PLACES, [1, 0])
+@pytest.mark.parametrize("start", ["vllm-tower-in-fp8", "vllm-tower-in-fp8-again"])
+def test_the_first_error_is_found_although_its_traceback_is_complete_only_when_the_log_ends(start: str) -> None:
+    finding = diagnose(as_seen(STARTS / start), ENDED, PLACES, [1, 0])
     assert (finding.code, finding.fate, finding.scope) == ("fp8-block-tp", Fate.HOPELESS, "candidate")
     assert finding.evidence[0].excerpt.endswith(
         "ValueError: Weight input_size_per_partition = 576 is not divisible by weight quantization block_k = 128."

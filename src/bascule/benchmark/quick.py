@@ -27,26 +27,29 @@ class Speed:
     cut: bool = False  # no answer ended in time: chunks were counted, which may have more tokens than one
 
 
-async def quick(endpoint: Endpoint, *, context: int | None, rounds: int = ROUNDS, most: int = TOKENS) -> Speed | None:
-    """Measure a service that answers, in SPAN seconds; None when an answer fails, or has too few tokens, or no count.
+async def quick(
+    endpoint: Endpoint, *, context: int | None, rounds: int = ROUNDS, most: int = TOKENS, span: float = SPAN
+) -> Speed | None:
+    """Measure a service that answers; None when an answer fails, when no tokens came in time, or none are counted.
 
     most: tokens of one answer; a model with dummy weights ends none of them by itself.
+    span: seconds for all rounds; one is begun only where there is time for it.
     """
     tokens = min(most, context // 2) if context else most
-    found, began, left = list[Speed](), time.monotonic(), SPAN
-    while len(found) < rounds and left * (len(found) + 1) > SPAN:
+    found, began, left = list[Speed](), time.monotonic(), span
+    while len(found) < rounds and left * (len(found) + 1) >= span:
         try:
             answer = await ask(
                 endpoint.url, endpoint.model, QUESTION, max_tokens=tokens, within=left, socket=endpoint.socket
             )
         except CompletionFailed:
             return None
-        left = SPAN - (time.monotonic() - began)
+        left = span - (time.monotonic() - began)
+        if found and answer.cut:
+            break
         one = _speed(answer)
-        if one is None:
-            return None
-        if one.cut:
-            return _median(found) if found else one
+        if one is None or one.cut:
+            return one
         found.append(one)
     return _median(found)
 

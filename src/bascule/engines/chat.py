@@ -74,8 +74,8 @@ async def ask(
         raise CompletionFailed("a chunk of the stream has another shape", answer.raw[-1][:400]) from trouble
     except httpx2.HTTPError as trouble:
         raise CompletionFailed(f"the request failed: {type(trouble).__name__}", str(trouble)) from trouble
-    if not answer.raw:
-        raise CompletionFailed(f"nothing came within {within:g} s" if answer.cut else "the stream was empty")
+    if not (answer.raw or answer.cut):
+        raise CompletionFailed("the stream was empty")
     return answer
 
 

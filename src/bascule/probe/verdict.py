@@ -156,9 +156,12 @@ def opinion(report: Report) -> Opinion:
         return Opinion(Fate.OK, KNOWN, report.questions["architecture"].says, seen)
     fate = Fate.HOPELESS if overall.word in BAD else Fate.UNKNOWN
     advice = overall.change if fate is Fate.HOPELESS else ""
+    says = overall.says
+    if overall.word is Word.UNKNOWN and report.questions["architecture"].word in GOOD:
+        says = f"{says}; {report.questions['architecture'].says}"  # one open question doesn't undo what is known
     by_settings = overall.code in (FLAG_UNKNOWN, QUANTIZATION_UNKNOWN)  # another candidate may leave them out
     scope: Literal["artefact", "candidate"] = "candidate" if by_settings and fate is Fate.HOPELESS else "artefact"
-    return Opinion(fate, overall.code, overall.says, overall.seen, advice, scope)
+    return Opinion(fate, overall.code, says, overall.seen, advice, scope)
 
 
 def undecided(question: Question, why: str, seen: Sequence[Spot], word: Word = Word.UNKNOWN) -> Judgement:

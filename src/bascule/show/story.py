@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from bascule.journal import Event
 from bascule.show import prologue
@@ -133,12 +134,17 @@ def _speed(story: Narrator, event: Event) -> Iterator[Say]:
     if not speed:
         return
     rate = speed["tokens_per_s"]
-    words = [f"{rate:.1f} tok/s at batch 1"]
+    least = "at least " if speed.get("cut") else ""  # a chunk may have several tokens
+    words = [f"{least}{rate:.1f} tok/s at batch 1"]
     if most := bound.get("tok_s"):
         words.append(
             f"{100 * rate / most:.0f} % of the bound ({most:.0f} tok/s, {bound['exchanges']} exchanges a token)"
         )
-    yield Say("speed", " · ".join([*words, f"first token after {speed['ttft_s']:.2f} s"]))
+    yield Say("speed", " · ".join([*words, f"first token after {speed['ttft_s']:.2f} s", *_why_least(speed)]))
+
+
+def _why_least(speed: Mapping[str, Any]) -> list[str]:
+    return [f"measured on {speed['tokens']} pieces of an answer that was not over in time"] if speed.get("cut") else []
 
 
 def _gave_up(story: Narrator, event: Event) -> Iterator[Say]:

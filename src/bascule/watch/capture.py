@@ -22,7 +22,7 @@ WITHIN = 15.0  # seconds for all of it
 PART_WITHIN = 5.0  # seconds for each of its parts
 LARGEST = 200_000  # bytes of a part; ten parts and a few containers stay below 2 MB a node
 FIRSTS = 3  # processes of a rank whose variables are read: the leader has not all of them, the engine behind it has
-_HEXADECIMAL = re.compile(r"(?<![\w:])[0-9A-F]{8}(?![\w:])")
+_HEXADECIMAL = re.compile(r"(?<=\t)[0-9A-F]{8}(?=\t)")  # the columns of /proc/net/route; /proc/net/dev has no tabs
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,38 @@ def judge(ranks: Sequence[Served], loads: Sequence[Load], asked: Asked | None, n
     return Outlook(State.SERVING, None, "", stances, doubt=_doubt(ranks, asked, now))
 
 
+def stopped_since(one: Served) -> float | None:
+    """Since when some of its processes were stopped by a signal at each look; None when the newest one saw none."""
+    last = list(takewhile(lambda sample: sample.values.get("stopped"), reversed(one.samples)))
+    return last[-1].at if last else None
+
+
+def spins_beside(one: Served, since: float, loads: Sequence[Load], now: float) -> str:
+    """That a rank is busy in vain since a peer of it was stopped or ended, in words; "" where that is not known.
+
+    Its log is left out: engines write their statistics however nothing comes of them.
+    """
+    window = now - since
+    still = _still(one, window, now) if one.alive and window >= times().stopped_s else None
+    if still is None or not still.busy:
+        return ""
+    seen, least = movement(one.samples, since, now), lowest_watts(one.samples)
+    watts, percent = seen.amount("gpu"), seen.amount("gpu_percent")
+    words = [move.says for move in seen.moves if move.name == "cpu"]
+    if still.spins and watts is not None and least is not None:
+        words.insert(0, f"GPU busy {percent:.0f} % at {watts:.0f} W (the least that was seen is {least:.0f} W)")
+    return (
+        f"rank {one.rank} waits for it: {', '.join(words)}, and nothing else moved in {window:.0f} s{_no_token(loads)}"
+    )
+
+
+def _no_token(loads: Sequence[Load]) -> str:
+    """How long no token was made, between looks at the metrics; "" where nothing is open, or nobody knows."""
+    since = waits_since(loads)
+    seconds = loads[-1].at - since if since is not None else 0.0
+    return f"; {loads[-1].open:.0f} requests are open and no token was made for {seconds:.0f} s" if seconds >= 1 else ""
+
+
 def _stances(ranks: Sequence[Served], now: float) -> tuple[Stance, ...]:
     """Each rank by itself; then those that are busy while a peer is gone or stopped."""
     found = tuple(_stance(one, now) for one in ranks)
@@ -122,9 +154,8 @@ def _stance(one: Served, now: float) -> Stance:
 
 def _stopped(one: Served, now: float) -> str:
     """Processes that were stopped at each of the last looks; "" when that is not so, or not known."""
-    last = list(takewhile(lambda sample: sample.values.get("stopped"), reversed(one.samples)))
-    newest = last[0] if last else None
-    if newest is None or newest.at - last[-1].at < times().stopped_s or now - newest.at > noise().stale_s:
+    since, newest = stopped_since(one), one.samples[-1] if one.samples else None
+    if since is None or newest is None or newest.at - since < times().stopped_s or now - newest.at > noise().stale_s:
         return ""
     stopped, every = newest.values["stopped"], newest.values.get("processes", 0.0)
     return f"{stopped:.0f} of its {every:.0f} processes are stopped by a signal"
@@ -194,8 +225,11 @@ def _compute_in_vain(ranks: Sequence[Served], loads: Sequence[Load], asked: Aske
 
 def _quiet(one: Served, window: float, now: float) -> _Quiet | None:
     """The rank when nothing but CPU time, much of it, or a GPU at idle power moved; None when something did, or may."""
-    if now - one.spoke_at < window:
-        return None
+    return None if now - one.spoke_at < window else _still(one, window, now)
+
+
+def _still(one: Served, window: float, now: float) -> _Quiet | None:
+    """The same by its counters alone."""
     seen = movement(one.samples, now - window, now, lowest_watts(one.samples))
     cores, percent = seen.amount("cpu"), seen.amount("gpu_percent")
     computes = (cores or 0.0) >= noise().spin_cores

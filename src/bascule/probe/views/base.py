@@ -29,7 +29,11 @@ class View(Protocol):
     """
 
     root: str  # how evidence and messages name the place
-    bytes_read: int
+
+    @property
+    def bytes_read(self) -> int:
+        """What came from the target so far."""
+        ...
 
     async def read(self, path: str) -> bytes | None:
         """A whole text file; None when it isn't there."""
