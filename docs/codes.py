@@ -6,6 +6,7 @@ import ast
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 FORWARDED = ("code", "id")  # `finding.code`, `failure.id`: said elsewhere already
@@ -61,22 +62,29 @@ class Module:
     @property
     def stage(self) -> str:
         """The package it is in: probe, watch, verify, …"""
-        return _STAGES.get(self.path.parent.name, self.path.parent.name)
+        name = self.path.parent.name or "bascule"
+        return _STAGES.get(name, name)
 
 
 def uses(package: Path) -> list[Use]:
     """All codes of a package, with every place that gives them. Raises Unresolved."""
-    modules = [_module(path) for path in sorted(package.rglob("*.py")) if path.parent.name != "node"]  # sent to nodes
-    shared = _shared_takers(modules)
-    constants = {name: value for module in modules for name, value in module.constants.items()}
-    found = {use for module in modules for use in _of_module(module, shared, constants, package)}
+    paths = sorted(path for path in package.rglob("*.py") if path.parent.name != "node")  # those are sent to nodes
+    found = set(_of_source(tuple((path.relative_to(package), path.read_text(encoding="utf-8")) for path in paths)))
     for path in (*package.rglob("failures/*.toml"), *package.rglob("troubles.toml")):
         found |= set(_of_catalogue(path, package))
     return sorted(found)
 
 
-def _module(path: Path) -> Module:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+@cache  # trees of the same texts are searched once
+def _of_source(texts: tuple[tuple[Path, str], ...]) -> frozenset[Use]:
+    modules = [_module(path, text) for path, text in texts]
+    shared = _shared_takers(modules)
+    constants = {name: value for module in modules for name, value in module.constants.items()}
+    return frozenset(use for module in modules for use in _of_module(module, shared, constants))
+
+
+def _module(path: Path, text: str) -> Module:
+    tree = ast.parse(text)
     pairs = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
     return Module(path, tree, {target.id: value for target, value in pairs if isinstance(target, ast.Name)})
 
@@ -130,11 +138,9 @@ def _position(function: ast.FunctionDef) -> int | None:
     return None
 
 
-def _of_module(
-    module: Module, shared: Mapping[str, Taker], constants: Mapping[str, ast.expr], package: Path
-) -> Iterator[Use]:
+def _of_module(module: Module, shared: Mapping[str, Taker], constants: Mapping[str, ast.expr]) -> Iterator[Use]:
     takers = {**shared, **_functions(module)}
-    file = module.path.relative_to(package).as_posix()
+    file = module.path.as_posix()
     for call, function in _calls(module.tree, None):
         name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
         taker = takers.get(name)

@@ -15,12 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from bascule import settings
 from bascule.core.nouns import Node
 
 SSHD = shutil.which("sshd", path=f"{os.defpath}:/usr/sbin:/usr/local/sbin:{os.environ.get('PATH', '')}")
+
+
+hypothesis.settings.register_profile("bascule", deadline=None)  # a busy machine is no fault
+hypothesis.settings.load_profile("bascule")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -285,6 +285,13 @@ JUNK = st.recursive(
 )
 
 
+@pytest.mark.parametrize("pattern", [1, 2.5, True, {}, {"M": 1}, "", [], None])
+def test_a_list_of_blocks_that_is_none_is_named(pattern: object) -> None:
+    found = parse({**FAMILIES["nemotron"], "hybrid_override_pattern": pattern})
+    assert isinstance(found, Unshaped)
+    assert found.key == "layers_block_type"
+
+
 @given(st.sampled_from(sorted(FAMILIES)), st.data())
 @settings(deadline=None, max_examples=150)
 def test_no_configuration_crashes(name: str, data: st.DataObject) -> None:

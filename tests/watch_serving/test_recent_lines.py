@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -47,3 +48,13 @@ def test_the_newest_lines_of_a_container_are_taken_up():
     log = b"2026-12-01T10:00:00.1Z one\n2026-12-01T10:00:00.2Z two\n"
     (glimpse,) = parse_glimpses(b"=== s.1.1.r0 running 0 false %s %d\n%s\n" % (RECENT.encode(), len(log), log))
     assert (glimpse.gained, glimpse.cursor) == (b"one\ntwo\n", "2026-12-01T10:00:00.2Z")
+
+
+def test_a_status_for_which_the_disk_had_no_room_is_not_known(ranks):
+    ranks.start("echo over")
+    status, until = ranks.folder / ranks.names[0] / "exit", time.monotonic() + 30
+    while not status.exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    status.write_text("")
+    assert observed(ranks, "").exit_code is None

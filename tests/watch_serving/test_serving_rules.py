@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bascule.watch.load import Asked, Load, times
@@ -41,6 +41,7 @@ def waiting(one, since):
 # --- idle, and well ---
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["idle", "polls", "works", "gpu"]), min_size=1, max_size=4), st.booleans())
 def test_a_service_without_requests_is_never_in_trouble(kinds, told):
     doing = {"idle": {}, "polls": SPINS, "works": WORKS, "gpu": GPU_SPINS}

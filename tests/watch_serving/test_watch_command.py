@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bascule.watch.samples_csv import from_csv
 from watch_serving.serving_parts import SLEEPS, Stand, lines_of
 
 SOON = 15.0  # seconds; it is 1 s on a quiet machine
@@ -73,26 +72,6 @@ def test_a_rank_that_a_signal_stops_is_told_and_left_as_it_is(stand):
     assert "error[rank-stopped]: s is broken: rank 1 on b is stopped by a signal" in said
     assert f"kill -CONT {pids[0]} " in said
     assert _state(pids[0]) == "T"
-
-
-def test_a_peer_that_is_busy_meanwhile_is_told_in_the_same_finding(stand):
-    """A shell that counts: how much of a core it gets here is the machine's affair, so that is looked up first."""
-    stand.serve("echo up; for _ in 1 2 3; do while :; do :; done & done; wait", SLEEPS)
-    with stand.watching() as watch:
-        stand.send(1, signal.SIGSTOP)
-        assert watch.wait(60) == 1
-    (finding,) = stand.broke()
-    (kept,) = stand.journal.evidence_dir(stand.run_number).rglob("counters.csv")
-    zero, one = from_csv(kept.read_text()).values()
-    since = next(sample.at for sample in one if sample.values.get("stopped"))
-    last = [sample for sample in zero if sample.at >= since and "cpu_s" in sample.values]
-    cores = (last[-1].values["cpu_s"] - last[0].values["cpu_s"]) / (last[-1].at - last[0].at)
-    if cores < 0.7:
-        pytest.skip(f"it got {cores:.1f} of a core here")
-    first, second = finding["evidence"]
-    assert "are stopped by a signal" in first["excerpt"]
-    assert (second["node"], second["excerpt"].partition(" s, and ")[2][:20]) == ("a", "nothing else moved i")
-    assert second["excerpt"].startswith("rank 0 waits for it: CPU ")
 
 
 def test_a_service_that_is_taken_down_is_not_broken(stand):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bascule.discover.config import Config
@@ -84,7 +84,9 @@ def _listed_blocks(text: Mapping[str, Any]) -> list[str] | None:
     if not _lists_blocks(text):
         return None
     given = text.get("layers_block_type") or text.get("hybrid_override_pattern")
-    names: Iterable[Any] = [_LETTERS.get(letter) for letter in given] if isinstance(given, str) else given or ()
+    names: object = [_LETTERS.get(letter) for letter in given] if isinstance(given, str) else given
+    if not isinstance(names, list):
+        raise Unsized("layers_block_type", "layers_block_type", given)
     found = [_BLOCKS.get(name, "") if isinstance(name, str) else "" for name in names]
     found = ["mamba" if name == "linear_attention" else name for name in found]  # transformers 5 calls Mamba-2 so
     if not found or not all(found):

@@ -66,7 +66,8 @@ observe() {
     [ "$offset" != recent ] || { offset=$((size - 65536)); [ "$offset" -gt 0 ] || offset=0; }
     if found=$(leader "$dir"); then alive=1; else alive=0; fi
     gained=$((size - offset)); [ "$gained" -gt 262144 ] && gained=262144; [ "$gained" -lt 0 ] && gained=0
-    echo "=== $(basename "$dir") $alive $(cat "$dir/exit" 2>/dev/null || echo -) $gained $offset"
+    code=$(cat "$dir/exit" 2>/dev/null) # empty where the disk had no room for it
+    echo "=== $(basename "$dir") $alive ${code:--} $gained $offset"
     [ "$gained" -gt 0 ] && tail -c "+$((offset + 1))" "$dir/log" | head -c "$gained"
     echo
   done

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from bascule.core.nouns import Glimpse, Node, RankPlan
+from bascule.errors import NodeUnreachable
 from bascule.launch.plan import place_of
 from bascule.launch.runtime import RUNTIMES
 from bascule.remote.connect import Runners
@@ -25,6 +26,9 @@ def looker(runners: Runners, nodes: MutableMapping[str, Node], kind: str) -> Loo
     async def look_at(name: str, cursors: Mapping[str, str]) -> list[Glimpse]:
         if nodes[name].facts.run_dir is None:
             nodes[name] = await read_facts(runners[name], nodes[name])
+        if nodes[name].facts.run_dir is None:  # it was too busy to tell: asked again at the next look
+            why = nodes[name].facts.unknown.get("run_dir", "")
+            raise NodeUnreachable("node-unreachable", f"{name} does not tell where its run folder is", seen=why)
         return await RUNTIMES[kind].observe(runners[name], nodes[name], cursors)
 
     return look_at

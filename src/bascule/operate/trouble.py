@@ -31,18 +31,18 @@ async def conclude(guard: Guard, outlook: Outlook, journal: Journal) -> Finding 
     dead = await guard.follower.died() if outlook.state is State.DEAD else None
     if dead and await _is_taken_down(guard, journal):
         return None
-    await _count_tokens(guard)
+    await _count_tokens(guard, outlook)
     taken = await _keep(guard, _folder(journal, guard.ward.run))
-    await _count_tokens(guard)
+    await _count_tokens(guard, outlook)
     finding = dead or _finding(guard, outlook, taken)
     finding = replace(finding, evidence=(*finding.evidence, *_peers(guard, outlook)))
     journal.record(guard.ward.run, "broke", finding=finding)
     return finding
 
 
-async def _count_tokens(guard: Guard) -> None:
-    """One look at the engine's metrics: only between two of them is it known that no token was made."""
-    if has_metrics(guard.ward.lore.name):
+async def _count_tokens(guard: Guard, outlook: Outlook) -> None:
+    """One look at the metrics of a head that lives: only between two of them is it known that no token was made."""
+    if outlook.rank not in (None, 0) and has_metrics(guard.ward.lore.name):
         guard.loads.append(await guard.asker.load())
 
 

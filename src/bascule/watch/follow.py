@@ -204,7 +204,9 @@ class Follower:
         if starved := next((rank for rank in dead if rank.out_of_memory), None):
             return _out_of_memory(starved, died)
         lines = [*self.lines, *[line for rank in dead for line in await self._of_the_kernel(rank)]]
-        return diagnose(sorted(lines, key=lambda line: line.at), died, self.places, [rank.number for rank in dead])
+        found = diagnose(sorted(lines, key=lambda line: line.at), died, self.places, [rank.number for rank in dead])
+        full = await self.vigil.disk_full(dead[0].node) if self.vigil and found.code == "rank-died" else None
+        return replace(full, evidence=(*full.evidence, *found.evidence)) if full else found
 
     async def _of_the_kernel(self, rank: Rank) -> list[LogLine]:
         """What the kernel says of a rank that was killed: it leaves no words of its own."""

@@ -149,7 +149,8 @@ def _is_alone(one: Standing, ranks: Sequence[Standing]) -> bool:
 
 
 def _why(one: Standing, now: float) -> str:
-    return f"rank {one.rank} is in {one.says}, nothing moved for {now - one.since:.0f} s ({one.counters})"
+    still = "" if one.verdict is Verdict.SPINNING else f", nothing moved for {now - one.since:.0f} s"
+    return f"rank {one.rank} is in {one.says}{still} ({one.counters})"
 
 
 def _judgement(verdict: Verdict, one: Standing, ranks: Sequence[Standing], now: float, says: str) -> Judgement:

@@ -14,7 +14,7 @@ from bascule.errors import BasculeError
 from bascule.remote.runner import Runner
 from bascule.watch.acks import unacknowledged
 from bascule.watch.budgets import Facts, learned
-from bascule.watch.capture import Captured, capture, read_part
+from bascule.watch.capture import PART_WITHIN, Captured, capture, read_part
 from bascule.watch.history import History
 from bascule.watch.kernel import out_of_memory
 from bascule.watch.phases import Progress
@@ -26,6 +26,7 @@ from bascule.watch.stall import Judgement, judge
 from bascule.watch.standing import Verdict
 from bascule.watch.steady import SteadyRunner
 
+ROOM = 64 * 1024  # bytes: with less left, a line of a log may not find room
 SOCKETS_FROM = 90.0  # seconds before the verdict of which sockets are looked at
 
 
@@ -87,7 +88,7 @@ class Vigil:
             seen.append(self._evidence(judgement, f"next in the normal order: {judgement.next_step}"))
         says = f"nothing moves since {judgement.since_s:.0f} s: {judgement.says}"
         if code == "rank-spinning":
-            says = f"busy, and nothing comes of it since {judgement.since_s:.0f} s: {judgement.says}"
+            says = judgement.says
         return Finding(Step.WATCH, Fate.UNKNOWN, code, says, tuple(seen))
 
     async def capture(self) -> Captured | None:
@@ -106,7 +107,7 @@ class Vigil:
         if not lost:
             return None
         says = f"packets from {lost[0].node} to {lost[0].peer} get lost"
-        seen = Evidence(lost[0].node, "ss -tanoi", datetime.now(UTC), str(lost[0]))
+        seen = Evidence(lost[0].node, "ss -tanoi", _now(), str(lost[0]))
         advice = "the link between the nodes: cable, switch, firewall"
         return Finding(Step.WATCH, Fate.CLUSTER, "link-cut", says, (seen,), advice=advice)
 
@@ -116,8 +117,22 @@ class Vigil:
             text = await read_part(self.runners[node], "kernel")
         except BasculeError:
             return []
-        now = datetime.now(UTC)
+        now = _now()
         return [(now - timedelta(seconds=ago), line) for ago, line in out_of_memory(text)]
+
+    async def disk_full(self, node: str) -> Finding | None:
+        """That a node has no room left for the logs of its ranks; None where it has some, or that can't be read."""
+        run_dir = self.nodes[node].facts.run_dir or ""
+        try:
+            told = (await self.runners[node].run(("df", "-Pk", run_dir), within=PART_WITHIN)).text.splitlines()
+        except BasculeError:
+            return None
+        row = told[-1].split() if told else []
+        if len(row) < 6 or not row[-3].isdigit() or int(row[-3]) * 1024 >= ROOM:
+            return None
+        says, seen = f"the disk under the run folder of {node} is full", Evidence(node, "df", _now(), told[-1])
+        advice = f"free some space there, or give {node} another `run_dir`"
+        return Finding(Step.WATCH, Fate.CLUSTER, "disk-full", says, (seen,), advice=advice)
 
     async def close(self) -> None:
         """End what is read in the background."""
@@ -161,7 +176,7 @@ class Vigil:
         evidence = Evidence(
             next(seat.node for seat in self.seats if seat.rank == proven.to_rank),
             f"sockets of rank {proven.to_rank}",
-            datetime.now(UTC),
+            _now(),
             str(proven),
         )
         seen = (evidence, self._evidence(judgement, judgement.says))
@@ -175,7 +190,11 @@ class Vigil:
     def _evidence(self, judgement: Judgement, text: str) -> Evidence:
         rank = judgement.rank if judgement.rank is not None else 0
         node = next((seat.node for seat in self.seats if seat.rank == rank), "")
-        return Evidence(node, "counters of all ranks", datetime.now(UTC), text[:400])
+        return Evidence(node, "counters of all ranks", _now(), text[:400])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _with_log(sample: Sample, log_bytes: Mapping[int, int]) -> Sample:
