@@ -28,15 +28,6 @@ hypothesis.settings.register_profile("bascule", deadline=None)  # a busy machine
 hypothesis.settings.load_profile("bascule")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, one has all that makes hosts or starts engines, from the beginning; the others the rest."""
-    heavy = [item for item in items if any(item.get_closest_marker(name) for name in ("lab", "engine", "slow"))]
-    for item in heavy:
-        item.add_marker(pytest.mark.xdist_group("machine"))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
-
-
 @dataclass
 class Sshd:
     """A real sshd on a loopback port; `alias` is a host of the ssh config that BASCULE_SSH names."""

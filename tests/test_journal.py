@@ -23,7 +23,7 @@ def test_a_run_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     events = Journal(tmp_path).events(run)
     assert [event.kind for event in events] == ["run-started", "try"]
     assert events[0].data == {"service": "s", "nodes": ["a"]}
-    assert events[1].data["candidate"]["artefact"] == {"kind": "venv", "ref": "/v"}
+    assert events[1].data["candidate"]["artefact"] == {"kind": "venv", "ref": "/v", "python": ""}
     assert abs((datetime.now(UTC) - events[1].at).total_seconds()) < 60
 
 

@@ -180,13 +180,14 @@ def test_the_field_of_the_reasoning_is_known() -> None:
     assert (answer.reasoning_field, answer.reasoning) == ("reasoning_content", REASONING)
 
 
-def test_an_engine_that_says_nothing_is_given_up() -> None:
+def test_an_engine_that_says_nothing_is_left_in_time() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
-        with pytest.raises(CompletionFailed, match="the request failed: ReadTimeout"):
-            asyncio.run(ask(url, "tiny", "What is 1 + 1?", max_tokens=1, within=0.1))
+        answer = asyncio.run(ask(url, "tiny", "What is 1 + 1?", max_tokens=1, within=0.1))
+    assert answer.cut
+    assert answer.raw == []
 
 
 def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

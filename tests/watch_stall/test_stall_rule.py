@@ -260,3 +260,29 @@ def test_storage_that_may_hang_for_a_while_gets_its_time():
     facts = Facts(network_storage=True)
     assert judged(STOPPED + 170, ranks, facts).verdict is not Verdict.STALLED
     assert judged(STOPPED + 184, ranks, facts).verdict is Verdict.STALLED
+
+
+# --- a start that gets no CPU ---
+
+
+@pytest.mark.parametrize("phase", ["rendezvous", "joined", "loaded", "http"])
+def test_a_start_that_is_throttled_is_slow_and_never_stalled(phase):
+    """5 % of a core, and nothing else to be seen; a process is runnable at nearly every look."""
+    held = (0, {"cpu_s": 0.05, "runnable": 1})
+    ranks = {rank: (sampled(rank, 400, held), stands(phase, 10)) for rank in (0, 1)}
+    assert first_stall(ranks, until=400) is None
+    judgement = judged(300, ranks)
+    assert judgement.verdict is Verdict.SLOW
+    assert "0.9 processes wait for a CPU" in judgement.says or "1.0 processes wait for a CPU" in judgement.says
+
+
+def test_a_process_that_runs_now_and_then_waits_for_no_cpu():
+    polls = [(at, {"runnable": float(at % 20 == 0)}) for at in range(0, 400, 2)]
+    ranks = {rank: (sampled(rank, 400, *polls), stands("loaded", STOPPED)) for rank in (0, 1)}
+    assert judged(MINUTE, ranks).verdict is Verdict.STALLED
+
+
+def test_a_rank_that_spins_on_a_core_of_its_own_waits_for_no_cpu():
+    spins = (0, {"cpu_s": 1.0, "runnable": 1})
+    ranks = {rank: (sampled(rank, 400, spins), stands("rendezvous", STOPPED)) for rank in (0, 1)}
+    assert judged(MINUTE, ranks).verdict is Verdict.SPINNING

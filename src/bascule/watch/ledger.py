@@ -16,6 +16,7 @@ from bascule.watch.samples import REQUESTS, Sample, Socket
 TICK = 0.01  # seconds: USER_HZ is 100 on every Linux that an engine runs on, time(7)
 BUSIEST = 4  # names
 STOPPED = ("T", "t")  # states of a process that a signal or a debugger stopped, proc(5)
+RUNNABLE = "R"  # of a process that runs, or would if it got a CPU
 ENDED = ("Z", "X")  # states of a process that only waits to be collected, proc(5)
 
 
@@ -115,6 +116,7 @@ def _gauges(moment: Moment) -> dict[str, float]:
         "processes": len(alive),
         "compilers": sum(is_compiler(one.name) for one in alive),
         "stopped": sum(one.state in STOPPED for one in alive),
+        "runnable": sum(one.state == RUNNABLE for one in alive),
     }
     if "memory" in moment.reading.cgroup:
         found["memory_bytes"] = moment.reading.cgroup["memory"]

@@ -71,9 +71,9 @@ def movement(samples: Sequence[Sample], began: float, ended: float, idle_watts: 
     found: dict[str, Move | None] = {"cpu": _cpu(stretch, (began, ended), known)}
     found |= {name: _grown(stretch, name, (began, ended), known) for name in _NAMES}
     found |= {"gpu": _gpu(stretch, idle, known), "gpu_percent": _busy(stretch), "compilers": _compilers(stretch)}
-    return Movement(
-        began, ended, tuple(filter(None, found.values())), tuple(name for name, move in found.items() if move is None)
-    )
+    unknown = tuple(name for name, move in found.items() if move is None)
+    told = tuple(filter(None, (*found.values(), _held_back(stretch, found["cpu"], known))))
+    return Movement(began, ended, told, unknown)
 
 
 def lowest_watts(samples: Sequence[Sample]) -> float | None:
@@ -143,6 +143,19 @@ def _cpu(stretch: Sequence[Sample], between: Times, known: Noise) -> Move | None
     seconds = sum(max(0.0, after - before) for (_, before), (_, after) in pairwise(values))
     cores = seconds / (values[-1][0] - values[0][0])
     return Move("cpu", cores, f"CPU {seconds:.1f} s", cores > known.cpu_cores)
+
+
+def _held_back(stretch: Sequence[Sample], cpu: Move | None, known: Noise) -> Move | None:
+    """Processes that would run and get no CPU: a start that is throttled, or on a machine that has too much to do.
+
+    On average one is runnable for each core that is used; what goes beyond that waits. None where that is not so.
+    """
+    counted = [sample.values["runnable"] for sample in stretch if "runnable" in sample.values]
+    if cpu is None or len(counted) < known.held_back_looks or cpu.amount >= known.spin_cores:
+        return None
+    waiting = sum(counted) / len(counted) - cpu.amount
+    held = waiting >= known.held_back
+    return Move("held_back", waiting, f"{waiting:.1f} processes wait for a CPU", moved=True) if held else None
 
 
 def _grown(stretch: Sequence[Sample], name: str, between: Times, known: Noise) -> Move | None:

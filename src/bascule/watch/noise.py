@@ -22,6 +22,8 @@ class Noise:
     quiet_s: float
     storage_quiet_s: float
     spin_cores: float
+    held_back: float
+    held_back_looks: int
     stale_s: float
     chatter: re.Pattern[str]
     ends: re.Pattern[str]

@@ -17,6 +17,7 @@ GAUGES = (
     "processes",
     "compilers",
     "stopped",
+    "runnable",
     *REQUESTS,
 )
 
