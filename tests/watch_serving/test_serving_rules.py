@@ -52,7 +52,14 @@ def test_a_service_without_requests_is_never_in_trouble(kinds, told):
 
 @pytest.mark.parametrize(
     "moving",
-    [WORKS, {"+memory_bytes": MB, "cpu_s": 1.0}, {"cpu_s": 1.0, "compilers": 3}, {"read_bytes": MB}, {"cpu_s": 0.2}],
+    [
+        WORKS,
+        {"+memory_bytes": MB, "cpu_s": 1.0},
+        {"cpu_s": 1.0, "compilers": 3},
+        {"read_bytes": MB},
+        {"cpu_s": 0.2},
+        {"cpu_s": 0.05, "runnable": 1},
+    ],
 )
 def test_requests_that_wait_while_something_moves_are_no_standstill(moving):
     ranks = rank(0), rank(1, (0, moving))
