@@ -16,6 +16,7 @@ from bascule.core.reading import Unreadable
 from bascule.distribute import image, present
 from bascule.distribute.images import inventory
 from bascule.distribute.images.inventory import Inventory
+from bascule.distribute.images.plan import shared_layers
 from bascule.distribute.images.pull import is_pullable, too_small
 from bascule.distribute.present import Holding
 from bascule.errors import BasculeError
@@ -81,7 +82,7 @@ class Costs:
             return await self._pulled(candidate, nodes)
         theirs = held[source.name]
         wrong = next((bad for node in nodes if (bad := image.for_another_processor(candidate, node, theirs))), None)
-        lacking = [node for node in nodes if node is not source and not _same(held.get(node.name), theirs)]
+        lacking = [node for node in nodes if node is not source and image.differs(held.get(node.name), theirs)]
         return [await self._copied(candidate, node, source, theirs) for node in lacking], wrong or trouble
 
     async def _copied(self, candidate: Candidate, node: Node, source: Node, theirs: ImageFacts) -> Lack:
@@ -90,7 +91,7 @@ class Costs:
             return Lack(node.name, "image", source.name, None, unknown="its size was not told")
         taken = await self._inventory(candidate, node)
         giver = source.facts.docker
-        exact = bool(taken.docker) and not _shared(theirs.layers, taken)
+        exact = bool(taken.docker) and not shared_layers(theirs.layers, taken)
         sure = exact and giver is not None and giver.store == "overlay2"
         return Lack(node.name, "image", source.name, theirs.size, not exact, theirs.size if sure else 0)
 
@@ -107,7 +108,7 @@ class Costs:
             lack = Lack(head.name, "image", host, None, registry=True, unknown=trouble.why)
             return [lack, *(Lack(one.name, "image", head.name, None, unknown="its size") for one in others)], None
         taken = await self._inventory(candidate, head)
-        size = sum(layer.size for layer in found.layers[_shared(found.facts.diff_ids, taken) :])
+        size = sum(layer.size for layer in found.layers[shared_layers(found.facts.diff_ids, taken) :])
         sure = size if taken.docker else 0
         lacks = [Lack(head.name, "image", host, size, not taken.docker, sure, registry=True)]
         lacks += [Lack(one.name, "image", head.name, found.size, at_most=True) for one in others]
@@ -173,20 +174,6 @@ class Costs:
         else:
             self._asked[key] = asyncio.ensure_future(work)
         return await self._asked[key]
-
-
-def _same(one: ImageFacts | None, other: ImageFacts) -> bool:
-    return one is not None and one.layers == other.layers
-
-
-def _shared(diff_ids: Sequence[str], there: Inventory) -> int:
-    """How many of the lowest layers an image of that node has as well."""
-    return max((_common(diff_ids, chain) for chain in there.chains), default=0)
-
-
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(one), len(other)))
 
 
 def _size(line: str) -> int:

@@ -10,7 +10,6 @@ from typing import Any
 
 from bascule.core.cost import Cost, Lack
 from bascule.core.decide import decide
-from bascule.core.layout import nodes_of
 from bascule.core.nouns import Attempt, Candidate, Finding, Model, Node, Try
 from bascule.core.plain import MASK, is_secret, to_plain
 from bascule.costs import Costs
@@ -131,7 +130,7 @@ async def _planned(stages: Bound, seen: _Foreseen, costs: Costs, journal: Journa
     fitness = stages.fits.get(candidate.name)
     if against:
         return Planned(candidate, against, False, against.says, fitness, changes=seen.changes)
-    cost = await costs.of(candidate, nodes_of(candidate, list(stages.nodes.values())))
+    cost = await costs.of(candidate, stages.nodes_of(candidate))
     took = last_start(journal, candidate, list(stages.nodes.values()))
     if cost.refused:
         return Planned(candidate, cost.refused, False, cost.refused.says, fitness, cost, took, seen.changes)

@@ -72,6 +72,10 @@ class Bound:
         """The stages of one attempt."""
         return (self.preflight, self.distribute, self.launch, self.watch, self.verify)
 
+    def nodes_of(self, candidate: Candidate) -> tuple[Node, ...]:
+        """Where it runs, in rank order."""
+        return nodes_of(candidate, list(self.nodes.values()))
+
     async def assess(self) -> list[Attempt]:
         """Probe all candidates at once, each on the first node that it would run on."""
         found = await asyncio.gather(*(self._probe(candidate) for candidate in self.candidates))
@@ -83,7 +87,7 @@ class Bound:
         """What the probe found, or what its layout and the memory of its nodes say against it."""
         if finding.fate is Fate.HOPELESS:
             return finding
-        nodes = nodes_of(candidate, list(self.nodes.values()))
+        nodes = self.nodes_of(candidate)
         proven = self.proven.get(tuple(node.name for node in nodes))
         fit = self.fits[candidate.name] = fitness(candidate, self.model, nodes, self.wanted.context, proven)
         self.note("fitted", candidate=candidate, fitness=fit)
@@ -92,7 +96,7 @@ class Bound:
     async def _probe(self, candidate: Candidate) -> Finding:
         if candidate in self.foreseen:
             return self.foreseen[candidate]
-        nodes = nodes_of(candidate, list(self.nodes.values()))
+        nodes = self.nodes_of(candidate)
         if candidate.artefact.kind == "venv":
             runner = self.runners[nodes[0].name]
             return await probe(candidate, self.model, runner, nodes[0], lambda: datetime.now(UTC))
@@ -139,13 +143,13 @@ class Bound:
         self.starts += 1
         self.generation = f"{self.run}.{self.starts}"
         self.plan = self.plan_of(candidate)
-        nodes = nodes_of(candidate, list(self.nodes.values()))
+        nodes = self.nodes_of(candidate)
         trouble = await self.hindrance(candidate) or await self._no_room(candidate, nodes)
         return trouble or await preflight(nodes, self.runners, self._ports(candidate))
 
     async def hindrance(self, candidate: Candidate) -> Finding | None:
         """What is known against this start before anything is done; also a change that would cure it."""
-        nodes, now = nodes_of(candidate, list(self.nodes.values())), datetime.now(UTC)
+        nodes, now = self.nodes_of(candidate), datetime.now(UTC)
         return await self._apart(nodes) or names_are_there(candidate, nodes, now) or facts_allow_it(nodes, now)
 
     async def _no_room(self, candidate: Candidate, nodes: Sequence[Node]) -> Finding | None:
@@ -171,7 +175,7 @@ class Bound:
     async def distribute(self, candidate: Candidate) -> Finding:
         """Every node of the candidate gets what it lacks of the artefact and the model."""
         everywhere = list(self.nodes.values())
-        return await bring(Delivery(candidate, nodes_of(candidate, everywhere), everywhere, self.runners, self.note))
+        return await bring(Delivery(candidate, self.nodes_of(candidate), everywhere, self.runners, self.note))
 
     async def launch(self, candidate: Candidate) -> Finding:
         """Start all ranks."""
@@ -268,7 +272,7 @@ class Bound:
             remedies = [remedy.told({}) for remedy in failure.remedies]
             self.note("degraded", id=failure.id, cause=failure.cause, remedies=remedies)
 
-        nodes = nodes_of(candidate, list(self.nodes.values()))
+        nodes = self.nodes_of(candidate)
         lore, folder = ENGINES[candidate.engine].lore, self._evidence()
         look_at = looker(self.runners, dict(self.nodes), candidate.artefact.kind)
         tellers = (on_phase, on_end, self.on_look, on_verdict, on_weakness)

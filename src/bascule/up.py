@@ -129,15 +129,21 @@ def bind(
     note: Callable[..., None],
 ) -> Bound:
     """The stages of this request over what is known."""
-    nodes = {node.name: node for node in known.nodes}
     recipe = request.recipe
-    wanted = wanted_of(recipe)
-    bound = Bound(
-        run, journal, nodes, known.runners, known.model, wanted, known.candidates, recipe.budget, on_look, note
+    return Bound(
+        run=run,
+        journal=journal,
+        nodes={node.name: node for node in known.nodes},
+        runners=known.runners,
+        model=known.model,
+        wanted=wanted_of(recipe),
+        candidates=known.candidates,
+        budget=recipe.budget,
+        on_look=on_look,
+        note=note,
+        foreseen=known.foreseen,
+        proven=dict(known.proven),
     )
-    bound.foreseen = known.foreseen
-    bound.proven = dict(known.proven)
-    return bound
 
 
 async def _serve(request: Request, journal: Journal, run: int, on_look: Callable[[Sequence[Rank]], None]) -> int:

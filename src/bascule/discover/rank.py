@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from bascule.core.nouns import Finding
+from bascule.core.units import size
 from bascule.discover.offers import Offer
 
 # The probe's words, from the best to the worst, in the classes that the order knows.
@@ -107,11 +108,6 @@ def refusal(offer: Offer, wanted: Wanted) -> str:
 def trusted(offer: Offer, trust: Sequence[str]) -> bool:
     """Whether nobody need be asked: it is named, or its publisher is known or trusted."""
     return offer.named or offer.publisher.kind != "community" or any(one in trust for one in offer.publisher.words)
-
-
-def size(count: int) -> str:
-    """Bytes in words: 14.2 GB, 3.1 MB."""
-    return f"{count / 1e9:.1f} GB" if count >= 10**8 else f"{count / 1e6:.1f} MB"
 
 
 def age(created: datetime | None, now: datetime) -> str:

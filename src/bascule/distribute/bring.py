@@ -14,7 +14,6 @@ from bascule.distribute.images.copy import copy_image
 from bascule.distribute.images.pull import is_pullable, pull
 from bascule.distribute.weights.copy import copy_weights
 from bascule.remote.connect import Runners
-from bascule.remote.docker import ImageFacts
 
 TELL_EVERY = 5.0  # seconds between two words about a copy to the same target
 
@@ -54,7 +53,7 @@ async def _image(delivery: Delivery) -> Finding:
             return failed
         held |= (await image.holdings(candidate, nodes[:1], runners))[0]
         source = nodes[0] if held.get(nodes[0].name) else None
-    lacking = [node for node in nodes if source and _differs(held.get(node.name), held[source.name])]
+    lacking = [node for node in nodes if source and image.differs(held.get(node.name), held[source.name])]
     if trouble or source is None or not lacking:
         return trouble or image.compare(candidate, nodes, held)
     for node in nodes:  # refused before a byte is sent
@@ -77,10 +76,6 @@ async def _weights(delivery: Delivery) -> Finding | None:
     outcomes = await copy_weights(candidate.model, source, lacking, runners, _teller("model", note))
     note("copied", what=candidate.model, source=source.name, outcomes=_brief(outcomes))
     return next((one for one in outcomes.values() if isinstance(one, Finding)), None)
-
-
-def _differs(one: ImageFacts | None, other: ImageFacts | None) -> bool:
-    return one is None or other is None or one.layers != other.layers
 
 
 def _teller(what: str, note: Callable[..., None]) -> Callable[[Any], None]:

@@ -46,6 +46,11 @@ def compare(candidate: Candidate, nodes: Sequence[Node], held: Mapping[str, Imag
     return _finding(Fate.OK, "all-there", "every node has the same image", nodes[0], seen)
 
 
+def differs(one: ImageFacts | None, other: ImageFacts | None) -> bool:
+    """True unless both are there with the same layers."""
+    return one is None or other is None or one.layers != other.layers
+
+
 def for_another_processor(candidate: Candidate, node: Node, held: ImageFacts | None) -> Finding | None:
     """The finding that an image can't run on a node; None when it can, or when that is not known."""
     if held is None or not node.facts.arch or held.arch == image_arch(node.facts.arch):

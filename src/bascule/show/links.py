@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bascule.core.addresses import AddressPlan, Pair, Row, Told
+from bascule.core.units import rate
 from bascule.preflight.addresses import Proven
 
 EACH_PAIR = 4  # nodes; of more, a line for each node that tells tells the worst of its peers
@@ -79,7 +80,7 @@ def _measures(pairs: Sequence[Pair]) -> list[str]:
     trips = [pair.round_trip_s for pair in pairs if pair.round_trip_s is not None]
     rates = [pair.rate for pair in pairs if pair.rate is not None]
     up_to, from_ = ("≤ ", "≥ ") if len(pairs) > 1 else ("", "")
-    return [f"{up_to}{_ms(max(trips))}" if trips else "", f"{from_}{_gbit(min(rates))}" if rates else "not measured"]
+    return [f"{up_to}{_ms(max(trips))}" if trips else "", f"{from_}{rate(min(rates))}" if rates else "not measured"]
 
 
 def _measured(pairs: Sequence[Pair]) -> str:
@@ -108,10 +109,6 @@ def _alike(ips: Sequence[str]) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{1000 * seconds:.2f} ms"
-
-
-def _gbit(rate: float) -> str:
-    return f"{8 * rate / 1e9:.3g} Gbit/s"
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

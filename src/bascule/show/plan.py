@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bascule.core.cost import Cost, Lack
 from bascule.core.plain import to_plain
+from bascule.core.units import rate
 from bascule.show.prologue import fit_text
 from bascule.show.say import Plain
 from bascule.show.story import Narrator
@@ -81,7 +82,7 @@ def _together(cost: Cost) -> Iterator[str]:
     """Time is told for what nodes give each other: targets take at once."""
     if cost.seconds is not None and cost.rate:
         least = "" if cost.at_most else "at least "
-        yield f"between the nodes {least}{_time(cost.seconds)} at {8 * cost.rate / 1e9:.3g} Gbit/s, one TCP stream"
+        yield f"between the nodes {least}{_time(cost.seconds)} at {rate(cost.rate)}, one TCP stream"
     elif any(not one.registry for one in cost.lacks):
         yield "between the nodes at an unknown rate"
 

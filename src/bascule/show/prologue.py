@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from bascule.core.units import rate
 from bascule.show.say import Plain, Say, evidence
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _measured(pairs: Sequence[Plain]) -> str:
         return " · ".join(bad[:3])
     trips = [pair["round_trip_s"] for pair in pairs if pair["round_trip_s"] is not None]
     rates = [pair["rate"] for pair in pairs if pair["rate"] is not None]
-    words = [f"{8 * min(rates) / 1e9:.3g} Gbit/s TCP"] if rates else []
+    words = [f"{rate(min(rates))} TCP"] if rates else []
     return " · ".join([*words, *([f"{1000 * max(trips):.2f} ms"] if trips else [])])
 
 

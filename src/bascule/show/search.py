@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bascule.discover.rank import age, size
+from bascule.core.units import size
+from bascule.discover.rank import age
 
 if TYPE_CHECKING:
     from bascule.candidates.ask import Ask, Discovered

@@ -93,7 +93,7 @@ def step(source: Inventory, name: str, target: Inventory, *, hollow: bool = Fals
     wanted = source.wanted
     assert wanted is not None
     everything = tuple(range(len(wanted.diff_ids)))
-    there = max((_common(wanted.diff_ids, chain) for chain in target.chains), default=0)
+    there = shared_layers(wanted.diff_ids, target)
     lower = f"it has the lower {there} of {len(everything)} layers"
     missing = everything[there:]
     method: Method = "pull"
@@ -117,6 +117,11 @@ def step(source: Inventory, name: str, target: Inventory, *, hollow: bool = Fals
     else:
         why = "it has no layer of it: a pull unpacks while the layers come"
     return Step(name, method, missing, (why,))
+
+
+def shared_layers(diff_ids: Sequence[str], target: Inventory) -> int:
+    """How many of the lowest of these layers an image of the target has as well."""
+    return max((_common(diff_ids, chain) for chain in target.chains), default=0)
 
 
 def docker_checks(method: Method, target: Inventory) -> bool:

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from bascule.core.units import size
+
 Phase = Literal["checking", "sending", "verifying", "done"]
 WINDOW = 5.0  # seconds over which the rate is taken
 
@@ -58,18 +60,14 @@ class Meter:
 def line(seen: CopyProgress) -> str:
     """One line for a terminal."""
     if seen.phase == "done":
-        return f"{seen.target}  there and verified: {_gigabytes(seen.total)}, {seen.files_total} files"
+        return f"{seen.target}  there and verified: {size(seen.total)}, {seen.files_total} files"
     share = f"{100 * seen.bytes / seen.total:.0f} %" if seen.total else "0 %"
-    words = [seen.target, seen.phase, share, f"{_gigabytes(seen.bytes)} of {_gigabytes(seen.total)}"]
+    words = [seen.target, seen.phase, share, f"{size(seen.bytes)} of {size(seen.total)}"]
     if seen.phase == "sending":
         words += [f"{seen.rate / 1e6:.0f} MB/s", f"{_clock(seen.eta)} left" if seen.eta is not None else ""]
     else:
         words.append(f"{seen.files} of {seen.files_total} files")
     return "  ".join(word for word in words if word)
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _clock(seconds: float) -> str:
