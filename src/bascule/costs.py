@@ -17,15 +17,12 @@ from bascule.distribute import image, present
 from bascule.distribute.images import inventory
 from bascule.distribute.images.inventory import Inventory
 from bascule.distribute.images.plan import shared_layers
-from bascule.distribute.images.pull import is_pullable, too_small
+from bascule.distribute.images.pull import described, is_pullable, too_small
 from bascule.distribute.present import Holding
 from bascule.errors import BasculeError
 from bascule.preflight.node_checks import blocker, room
 from bascule.registry.access import Access
-from bascule.registry.aside import aside
-from bascule.registry.image import RemoteImage, fetch
 from bascule.registry.oci import asked_for, reference_of
-from bascule.registry.repository import Repository
 from bascule.remote.connect import Runners
 from bascule.remote.docker import ImageFacts
 
@@ -103,7 +100,7 @@ class Costs:
         name = asked_for(ref)
         host = reference_of(name).host
         try:
-            found = await self._once(("registry", name), aside(self._fetched, name, head))
+            found = await self._once(("registry", name), described(name, head, self.access))
         except Unreadable as trouble:
             lack = Lack(head.name, "image", host, None, registry=True, unknown=trouble.why)
             return [lack, *(Lack(one.name, "image", head.name, None, unknown="its size") for one in others)], None
@@ -113,10 +110,6 @@ class Costs:
         lacks = [Lack(head.name, "image", host, size, not taken.docker, sure, registry=True)]
         lacks += [Lack(one.name, "image", head.name, found.size, at_most=True) for one in others]
         return lacks, await too_small(name, head, self.runners[head.name], found.size)
-
-    def _fetched(self, name: str, node: Node) -> RemoteImage:
-        docker = node.facts.docker
-        return fetch(Repository(reference_of(name), self.access), f"linux/{docker.arch}" if docker else "")
 
     async def _inventory(self, candidate: Candidate, node: Node) -> Inventory:
         ref = candidate.artefact.ref

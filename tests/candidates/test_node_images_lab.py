@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import subprocess
 
 import pytest
 
-from bascule import settings
 from bascule.candidates.ask import Ask
 from bascule.candidates.choose import discover_candidates
 from bascule.core.nouns import Model, Node
 from bascule.distribute.images.pull import pull
 from bascule.lab import hosts
-from bascule.lab.spec import Lab
 from bascule.registry.doors import Daemon
 from bascule.registry.oci import pinned_tag
 from bascule.remote.connect import connect
 from bascule.remote.facts import read_facts
+from lab_parts import lab_of
 from probe_views.views_cases import digest, files_of, layer, saved, under
 from registry.registry_parts import direct, registry
 
@@ -39,22 +36,10 @@ http: {addr: "127.0.0.1:5000"}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    if os.getuid() or not shutil.which("dockerd"):
-        if "CI" in os.environ:
-            pytest.fail("a lab needs root, dockerd and sshd in CI")
-        pytest.skip("a lab needs root and dockerd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
-        made = Lab(NAME, hosts.folder_of(NAME), 1, NET)
-        hosts.up(made)
-        patch.setenv(settings.SSH_VARIABLE, f"ssh -F {made.folder}/ssh_config")
-        try:
-            for tag, files in {"vllm-node:1": NEW, "vllm-old:1": OLD, "plain:1": {"etc/x": b"x"}}.items():
-                load(made, tag, layer(files))
-            yield made
-        finally:
-            hosts.down(NAME)
+    with lab_of(tmp_path_factory, NAME, 1, NET) as made:
+        for tag, files in {"vllm-node:1": NEW, "vllm-old:1": OLD, "plain:1": {"etc/x": b"x"}}.items():
+            load(made, tag, layer(files))
+        yield made
 
 
 def load(lab, tag, whole):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import random
 import shutil
 import subprocess
@@ -15,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from bascule import settings
 from bascule.core.nouns import Finding, Node
 from bascule.distribute.images.copy import CopyProgress, Receipt, copy_image
 from bascule.lab import hosts
 from bascule.lab.spec import Host, Lab
 from bascule.remote.connect import connect
+from lab_parts import lab_of
 
 MIB = 1 << 20
 
@@ -83,36 +82,17 @@ class Bench:
 @pytest.fixture(scope="session")
 def lab_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """Made once: a lab takes a second, its images another."""
-    if os.getuid() or not shutil.which("dockerd"):
-        if "CI" in os.environ:
-            pytest.fail("a lab needs root, dockerd and sshd in CI: apt-get install docker.io openssh-server")
-        pytest.skip("a lab needs root and dockerd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
-        made = Lab("imgtest", hosts.folder_of("imgtest"), 3, 91)
-        hosts.up(made)
-        patch.setenv(settings.SSH_VARIABLE, f"ssh -F {made.folder}/ssh_config")
-        try:
-            bench = Bench(made)
-            build(bench, "img:v1", (("base", 12), ("middle", 20), ("top", 4)))
-            build(bench, "img:v2", (("base", 12), ("middle", 20), ("other", 3)))
-            yield bench
-        finally:
-            end_masters()
-            hosts.down("imgtest")
+    with lab_of(tmp_path_factory, "imgtest", 3, 91) as made:
+        bench = Bench(made)
+        build(bench, "img:v1", (("base", 12), ("middle", 20), ("top", 4)))
+        build(bench, "img:v2", (("base", 12), ("middle", 20), ("other", 3)))
+        yield bench
 
 
 @pytest.fixture
 def bench(lab_of_three: Bench) -> Bench:
     lab_of_three.clean()
     return lab_of_three
-
-
-def end_masters() -> None:
-    """Shared connections of this session's ssh end with it."""
-    for control in settings.control_dir().iterdir():
-        subprocess.run(["ssh", "-o", f"ControlPath={control}", "-O", "exit", "x"], capture_output=True, check=False)
 
 
 def build(bench: Bench, tag: str, layers: Sequence[tuple[str, int]], host: str = "h1") -> None:

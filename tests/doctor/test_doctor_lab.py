@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bascule import settings
 from bascule.lab import hosts
 from bascule.lab.spec import Lab
+from lab_parts import end_masters, lab_of
 
 pytestmark = pytest.mark.lab
 
@@ -27,26 +25,8 @@ SERVICE = ("--label", "bascule.service=s")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Iterator[Lab]:
-    if os.getuid() or not shutil.which("dockerd"):
-        if "CI" in os.environ:
-            pytest.fail("a lab needs root, dockerd and sshd in CI: apt-get install docker.io openssh-server")
-        pytest.skip("a lab needs root and dockerd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
-        made = Lab(NAME, hosts.folder_of(NAME), 2, NET)
-        hosts.up(made)
-        patch.setenv(settings.SSH_VARIABLE, f"ssh -F {made.folder}/ssh_config")
-        try:
-            yield made
-        finally:
-            end_masters()
-            hosts.down(NAME)
-
-
-def end_masters() -> None:
-    for control in settings.control_dir().iterdir():
-        subprocess.run(["ssh", "-o", f"ControlPath={control}", "-O", "exit", "x"], capture_output=True, check=False)
+    with lab_of(tmp_path_factory, NAME, 2, NET) as made:
+        yield made
 
 
 def inside(lab: Lab, *words: str) -> str:

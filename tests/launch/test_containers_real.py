@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bascule import settings
 from bascule.core.nouns import Node, RankPlan
 from bascule.errors import NodeTrouble
 from bascule.lab import hosts
-from bascule.lab.spec import Lab
 from bascule.launch.docker import DockerRuntime, docker_of
 from bascule.remote import facts
 from bascule.remote.connect import connect
 from bascule.remote.local import LocalRunner
+from lab_parts import lab_of
 
 pytestmark = pytest.mark.lab
 
@@ -57,21 +56,13 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, tiny):
     needed("dockerd", "sudo")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
-        made = Lab("clab", hosts.folder_of("clab"), 1, 90)
-        hosts.up(made)
-        patch.setenv(settings.SSH_VARIABLE, f"ssh -F {made.folder}/ssh_config")
-        try:
-            folder = made.host_folder(made.hosts[0])
-            shutil.copy(tiny, folder / "tiny.tar")
-            (folder / "sudoers").write_text(SUDOERS.replace("maint", "guest"))
-            (folder / "sudoers").chmod(0o440)
-            inside(made, "docker", "import", "/run/host/tiny.tar", "tiny:1")
-            yield made
-        finally:
-            hosts.down("clab")
+    with lab_of(tmp_path_factory, "clab", 1, 90) as made:
+        folder = made.host_folder(made.hosts[0])
+        shutil.copy(tiny, folder / "tiny.tar")
+        (folder / "sudoers").write_text(SUDOERS.replace("maint", "guest"))
+        (folder / "sudoers").chmod(0o440)
+        inside(made, "docker", "import", "/run/host/tiny.tar", "tiny:1")
+        yield made
 
 
 def inside(lab, *words):

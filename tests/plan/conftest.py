@@ -14,10 +14,10 @@ import pytest
 
 from bascule.lab import hosts
 from bascule.lab.spec import USERS, Lab
-from candidates.hub_api import HubApi, speaking
+from candidates.conftest import hub, real  # noqa: F401 - fixtures
 from candidates.installed import install
+from lab_parts import lab_of
 from probe_views.views_cases import digest, files_of, layer, saved, under
-from registry.registry_parts import registry
 
 ROOT = Path(__file__).parents[2]
 BASCULE = Path(sys.executable).with_name("bascule")
@@ -66,27 +66,17 @@ class Bench:
         return json.loads(self.run("plan", self.recipe(*candidates), "--json").stdout)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def filled(tmp_path_factory):
-    if os.getuid() or not shutil.which("dockerd"):
-        if "CI" in os.environ:
-            pytest.fail("a lab needs root, dockerd and sshd in CI")
-        pytest.skip("a lab needs root and dockerd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        made = Lab(NAME, hosts.folder_of(NAME), 2, NET)
-        hosts.up(made)
-        try:
-            bench = Bench(made, tmp_path_factory.mktemp("unused"))
-            for number in (1, 2):
-                install(bench.home(number) / "engines/new", *NEW)
-            shutil.copytree(ROOT / "models/adder", bench.home(1) / "models/adder")
-            for number in (1, 2):
-                own(bench.home(number))
-            load(bench, "engine-image:1", layer(under(files_of(*NEW))))
-            yield made
-        finally:
-            hosts.down(NAME)
+    with lab_of(tmp_path_factory, NAME, 2, NET) as made:
+        bench = Bench(made, tmp_path_factory.mktemp("unused"))
+        for number in (1, 2):
+            install(bench.home(number) / "engines/new", *NEW)
+        shutil.copytree(ROOT / "models/adder", bench.home(1) / "models/adder")
+        for number in (1, 2):
+            own(bench.home(number))
+        load(bench, "engine-image:1", layer(under(files_of(*NEW))))
+        yield made
 
 
 @pytest.fixture
@@ -107,15 +97,3 @@ def load(bench: Bench, tag: str, whole: bytes) -> None:
     config = {"architecture": "amd64", "os": "linux", "config": {"Cmd": ["sh"]}, "rootfs": root}
     bench.inside(1, "docker", "load", data=saved([whole], newer=False, config=json.dumps(config).encode()))
     bench.inside(1, "docker", "tag", "engine:1", tag)
-
-
-@pytest.fixture(scope="session")
-def real(tmp_path_factory):
-    with registry(tmp_path_factory.mktemp("registry")) as server:
-        yield server
-
-
-@pytest.fixture
-def hub():
-    with speaking(HubApi()) as server:
-        yield server

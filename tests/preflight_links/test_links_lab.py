@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from bascule import settings
 from bascule.core.nouns import Fate, Node
 from bascule.lab import hosts
 from bascule.lab.spec import Host, Lab
 from bascule.preflight.addresses import Proven, prove_addresses
 from bascule.remote.connect import connect
 from bascule.remote.facts import read_facts
+from lab_parts import lab_of
 
 NAME, NET = "linktest", 83
 FABRIC, LAN = f"10.{NET}.0.", f"10.{NET}.1."
@@ -63,20 +63,8 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def link_lab(tmp_path_factory) -> Iterator[Bench]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
-        made = Lab(NAME, hosts.folder_of(NAME), 3, NET)
-        hosts.up(made, docker=False)
-        patch.setenv(settings.SSH_VARIABLE, f"ssh -F {made.folder}/ssh_config")
-        try:
-            yield Bench(made, read([Node(host.name, host.name) for host in made.hosts]))
-        finally:
-            for control in settings.control_dir().iterdir():
-                subprocess.run(
-                    ["ssh", "-o", f"ControlPath={control}", "-O", "exit", "x"], capture_output=True, check=False
-                )
-            hosts.down(NAME)
+    with lab_of(tmp_path_factory, NAME, 3, NET, docker=False) as made:
+        yield Bench(made, read([Node(host.name, host.name) for host in made.hosts]))
 
 
 def read(nodes: list[Node]) -> list[Node]:

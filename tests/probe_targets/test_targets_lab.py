@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bascule import settings
 from bascule.core.nouns import Artefact, Candidate, Fate, Node
 from bascule.lab import hosts
-from bascule.lab.spec import Lab
 from bascule.probe.image import probe_image
 from bascule.probe.views.container import describe, mounted
 from bascule.remote.connect import connect
 from bascule.remote.facts import read_facts
+from lab_parts import lab_of
 from probe.probe_cases import NOW, Q35_TEXT, STRANGER
 from probe_views.views_cases import digest, files_of, layer, saved, under, whiteouts
 
@@ -37,21 +34,9 @@ USERS = pytest.mark.parametrize("user", ["root", "op"])
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    if os.getuid() or not shutil.which("dockerd"):
-        if "CI" in os.environ:
-            pytest.fail("a lab needs root, dockerd and sshd in CI")
-        pytest.skip("a lab needs root and dockerd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
-        made = Lab("plab", hosts.folder_of("plab"), 1, 89)
-        hosts.up(made)
-        patch.setenv(settings.SSH_VARIABLE, f"ssh -F {made.folder}/ssh_config")
-        try:
-            fill(made)
-            yield made
-        finally:
-            hosts.down("plab")
+    with lab_of(tmp_path_factory, "plab", 1, 89) as made:
+        fill(made)
+        yield made
 
 
 def fill(lab):

@@ -36,7 +36,7 @@ def push(registry, name: str, layers: list[bytes], tag: str = "1", architecture:
     blobs = [packed(one) for one in layers]
     config = config_of(architecture)
     for blob in (config, *blobs):
-        registry.blob(name, blob)
+        registry.put(name, blob)
     registry.manifest(name, tag, manifest_of(config, blobs), MANIFEST)
     return f"{registry.host}/{name}:{tag}"
 
@@ -114,7 +114,7 @@ def test_a_deleted_engine_is_a_no_after_all_layers(registry, access):
 def test_an_index_leads_to_the_asked_platform(registry, access):
     parts = layout({"linux/amd64": [packed(layer(under(OLD)))], "linux/arm64": [packed(layer(under(NEW)))]})
     for blob in parts.values():
-        registry.blob("many", blob)
+        registry.put("many", blob)
     index = json.loads(parts["index.json"])
     for row in index["manifests"]:
         registry.manifest("many", row["digest"], parts[f"blobs/sha256/{row['digest'][7:]}"], MANIFEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from watch_sampler.conftest import ranks  # noqa: F401 - a fixture
 from watch_serving.serving_parts import Stand
 
 

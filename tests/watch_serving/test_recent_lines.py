@@ -5,20 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-import pytest
-
 from bascule.core.nouns import RECENT
 from bascule.launch.venv import VenvRuntime
 from bascule.remote.docker import parse_glimpses
 from bascule.remote.local import LocalRunner
-from watch_sampler.sampler_parts import Ranks
-
-
-@pytest.fixture
-def ranks(tmp_path):
-    made = Ranks(tmp_path / "ranks")
-    yield made
-    made.stop()
 
 
 def observed(ranks, cursor):

@@ -12,14 +12,6 @@ import pytest
 from bascule.remote.local import LocalRunner
 from bascule.watch.readings import Garbled, parse_requests
 from bascule.watch.sampler import Sampler
-from watch_sampler.sampler_parts import Ranks
-
-
-@pytest.fixture
-def ranks(tmp_path):
-    made = Ranks(tmp_path / "ranks")
-    yield made
-    made.stop()
 
 
 def waiting(ranks, port):

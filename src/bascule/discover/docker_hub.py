@@ -29,8 +29,6 @@ class Found:
 
     name: str  # owner/name
     pulls: int
-    stars: int
-    official: bool
     says: str
 
 
@@ -114,8 +112,6 @@ def _found(row: Mapping[str, Any]) -> Found | None:
     return Found(
         name,
         _count(row.get("pull_count")) or 0,
-        _count(row.get("star_count")) or 0,
-        row.get("is_official") is True,
         says[:200] if isinstance(says, str) else "",
     )
 

@@ -11,7 +11,6 @@ from bascule.engines.base import Lore
 from bascule.watch.clocks import timed
 from bascule.watch.samples import Sample
 
-LOOKED_AT = 5000  # lines of a log by which its engine is guessed
 SAME_SIZE = 0.05  # a counted log may differ by that part from the one that was kept, and still be the same bytes
 
 

@@ -14,7 +14,7 @@ from bascule.core.reading import Unreadable
 from bascule.distribute.images.troubles import of_helper
 from bascule.registry.access import Access
 from bascule.registry.aside import aside
-from bascule.registry.image import fetch
+from bascule.registry.image import RemoteImage, fetch
 from bascule.registry.oci import asked_for, reference_of
 from bascule.registry.repository import Repository
 from bascule.remote.runner import Result, Runner
@@ -109,12 +109,16 @@ def sign_of(log: str) -> Sign:
     return next(sign for sign in _SIGNS if re.search(sign.words, log, re.IGNORECASE))
 
 
+async def described(name: str, node: Node, access: Access) -> RemoteImage:
+    """What the registry says of the image that this node would pull. Raises Unreadable."""
+    docker = node.facts.docker
+    return await aside(fetch, Repository(reference_of(name), access), f"linux/{docker.arch}" if docker else "")
+
+
 async def _size(name: str, node: Node, access: Access) -> int | None:
     """Bytes that travel; None: the registry did not tell."""
-    assert node.facts.docker is not None
-    platform = f"linux/{node.facts.docker.arch}"
     try:
-        return await aside(lambda: fetch(Repository(reference_of(name), access), platform).size)
+        return (await described(name, node, access)).size
     except Unreadable:
         return None
 
