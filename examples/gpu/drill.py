@@ -114,9 +114,9 @@ class Watch:
 class Request:
     """A long streamed answer; `tokens` are the chunks that came so far."""
 
-    def __init__(self, url: str, model: str) -> None:
+    def __init__(self, url: str, model: str, tokens: int = 300) -> None:
         self.tokens, self.trouble, self.enough = 0, "", False
-        self.thread = threading.Thread(target=self._ask, args=(url, model), daemon=True)
+        self.thread = threading.Thread(target=self._ask, args=(url, model, tokens), daemon=True)
         self.thread.start()
 
     def wait_for(self, tokens: int, seconds: float) -> None:
@@ -125,8 +125,8 @@ class Request:
         while self.tokens < tokens and self.thread.is_alive() and time.monotonic() < until:
             time.sleep(0.1)
 
-    def _ask(self, url: str, model: str) -> None:
-        body = {"model": model, "prompt": "one two three ", "max_tokens": 300, "ignore_eos": True, "stream": True}
+    def _ask(self, url: str, model: str, tokens: int) -> None:
+        body = {"model": model, "prompt": "one two three ", "max_tokens": tokens, "ignore_eos": True, "stream": True}
         request = urllib.request.Request(
             f"{url}/completions", json.dumps(body).encode(), {"content-type": "application/json"}
         )

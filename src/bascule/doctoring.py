@@ -20,12 +20,20 @@ app = App(name="doctor", help="Look at the nodes: what they have and are, and wh
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Nodes = Annotated[list[str] | None, Parameter(name="--node", negative="")]
+Addresses = Annotated[bool, Parameter(name="--addresses", negative="")]
 NoProof = Annotated[bool, Parameter(name="--no-proof", negative="")]
 UNREACHABLE, BLOCKED, INTERRUPTED = 3, 4, 130
 
 
 @app.default
-def doctor(recipe: Path | None = None, *, node: Nodes = None, no_proof: NoProof = False, json: Json = False) -> int:
+def doctor(
+    recipe: Path | None = None,
+    *,
+    node: Nodes = None,
+    addresses: Addresses = False,
+    no_proof: NoProof = False,
+    json: Json = False,
+) -> int:
     """Look at the nodes: what they have and are, and what stands in the way of a start.
 
     All are read at once, by one short script over ssh; nothing is installed or changed. Several nodes also try to
@@ -38,6 +46,8 @@ def doctor(recipe: Path | None = None, *, node: Nodes = None, no_proof: NoProof 
         A recipe (.yaml), whose nodes are looked at; left out, with no `--node`: this machine.
     node
         A node, as an SSH destination, or name=…,host=…,address=…; repeat it.
+    addresses
+        Show all of it: who would tell whom which address, over which link, with round trip and rate of every pair.
     no_proof
         Only read the nodes; they don't try to reach each other.
     json
@@ -46,10 +56,12 @@ def doctor(recipe: Path | None = None, *, node: Nodes = None, no_proof: NoProof 
     from bascule.interrupt import run
     from bascule.operate.doctor import examine
 
+    if addresses and no_proof:
+        raise RecipeError("usage", "--addresses shows what --no-proof leaves out", advice="take one of them")
     found = run(examine(_nodes(recipe, node or []), prove=None if no_proof else _prove), INTERRUPTED)
     if isinstance(found, int):
         return found
-    print_json(_plain(found)) if json else _tell(found)
+    print_json(_plain(found)) if json else _tell(found, addresses)
     return UNREACHABLE if found.lost else BLOCKED if found.blocked else 0
 
 
@@ -59,10 +71,10 @@ async def _prove(nodes: Sequence[Node]) -> Proven:
     return await prove_addresses(nodes)
 
 
-def _tell(found: Examination) -> None:
+def _tell(found: Examination, addresses: bool) -> None:
     from bascule.show.doctor import doctor_lines
 
-    out("\n".join(doctor_lines(found)))
+    out("\n".join(doctor_lines(found, addresses=addresses)))
     for error in found.lost.values():
         tell_error(error.code, error.says, error.seen, error.advice)
 

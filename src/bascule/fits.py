@@ -37,11 +37,19 @@ class Fitness:
 
 
 def fitness(
-    candidate: Candidate, model: Model, nodes: Sequence[Node], context: int | None, proven: Proven | None
+    candidate: Candidate,
+    model: Model,
+    nodes: Sequence[Node],
+    context: int | None,
+    proven: Proven | None,
+    release: str = "",
 ) -> Fitness:
-    """How the model fits these nodes in the candidate's layout; `context` in tokens, None leaves it to the engine."""
+    """How the model fits these nodes in the candidate's layout; `context` in tokens, None leaves it to the engine.
+
+    `release` is the engine's, which decides how it divides its memory; empty takes the newest that is known.
+    """
     asked = asked_of(replace(candidate, nodes=tuple(node.name for node in nodes)), context)
-    engine = engine_memory(candidate.engine)
+    engine = engine_memory(candidate.engine, release)
     if asked is None or engine is None:
         return Fitness(unknown=f"nobody has looked at how {candidate.engine} uses memory")
     if model.shape is None or isinstance(model.shape, Unshaped):

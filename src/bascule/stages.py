@@ -89,7 +89,9 @@ class Bound:
             return finding
         nodes = self.nodes_of(candidate)
         proven = self.proven.get(tuple(node.name for node in nodes))
-        fit = self.fits[candidate.name] = fitness(candidate, self.model, nodes, self.wanted.context, proven)
+        fit = self.fits[candidate.name] = fitness(
+            candidate, self.model, nodes, self.wanted.context, proven, finding.release
+        )
         self.note("fitted", candidate=candidate, fitness=fit)
         return fit.refused or finding
 

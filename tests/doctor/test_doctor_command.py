@@ -97,3 +97,15 @@ def test_nothing_is_changed_on_the_node(sshd, tmp_path: Path, monkeypatch) -> No
     assert doctor("--node", "local").returncode == 0
     assert list((tmp_path / "home").iterdir()) == []
     assert not (tmp_path / "state").exists()
+
+
+def test_the_whole_table_of_addresses(sshd) -> None:
+    """This machine alone has no second address that a peer could be told, so both nodes are told its loopback."""
+    pair = ("--node", "name=a,host=local,address=127.0.0.1", "--node", "name=b,host=local,address=127.0.0.2")
+    rows = [line.split() for line in doctor(*pair, "--addresses").stdout.splitlines()]
+    at = rows.index(["tells", "what", "to", "over", "RDMA", "ports", "for", "NCCL", "round", "trip", "rate", "from"])
+    assert [row[:2] for row in rows[at + 1 : at + 3]] == [["a", "127.0.0.1"], ["b", "127.0.0.2"]]
+    assert "Gbit/s" in rows[at + 1] and "rendezvous," in rows[at + 1]
+    assert "tells" not in doctor(*pair).stdout
+    both = doctor(*pair, "--addresses", "--no-proof")
+    assert both.returncode == 2 and "error[usage]: --addresses shows what --no-proof leaves out" in both.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace as Namespace
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from bascule.discover.hardware import link
 from bascule.discover.wishes import asked_of, tokens
 from bascule.fits import between, fitness, refusal
 from bascule.preflight.addresses import Proven
+from bascule.stages import Bound
 from fit.fit_cases import GIB, QWEN_122B, QWEN_122B_REFUSED, adder, shape
 
 H200 = Gpu(0, "NVIDIA H200", "sm_90", 143771 * 2**20, 143000 * 2**20)
@@ -28,6 +30,7 @@ def machine(name: str, gpu: Gpu | None = H200, memory: int = 120 * GIB, free: in
 
 
 TWO = [machine("a"), machine("b")]
+SEEN = (Evidence("a", "x", datetime.now(UTC), "y"),)
 
 
 def model(config: dict, **more) -> Model:
@@ -53,6 +56,21 @@ def test_a_layout_that_the_engine_would_refuse_ends_the_candidate():
     assert found.refused.says.startswith("vllm would refuse tensor parallel 3: ")
     assert found.refused.evidence[0].source.endswith("config.json") and found.refused.advice
     assert fitness(candidate(tensor=2), adder(), nodes[:2], 512, None).refused is None
+
+
+def test_the_release_that_the_probe_read_decides_how_memory_is_divided():
+    """vLLM 0.24 held one recurrent state a sequence, newer ones hold two (its log on an H200: tokens within 0.4 %)."""
+    old, new, unknown = (
+        fitness(candidate(tensor=2), model(QWEN_122B), TWO, 8192, None, release).fit
+        for release in ("0.24.0", "0.32.0", "")
+    )
+    assert old and new and unknown
+    assert old.sequences > new.sequences == unknown.sequences
+    nodes, wanted = {node.name: node for node in TWO}, Namespace(context=8192)
+    stages = Bound(1, None, nodes, {}, model(QWEN_122B), wanted, (), 1, print, lambda kind, **data: None)
+    known = Finding(Step.PROBE, Fate.OK, "architecture-known", "vLLM 0.24.0 knows it", SEEN, release="0.24.0")
+    assert stages._fitted(candidate(tensor=2), known) is known
+    assert stages.fits["c"].fit == old
 
 
 def test_the_start_that_failed_on_two_h200_ends_before_it_begins():

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from bascule.cli import main
-from bascule.core.choose import choices
-from bascule.core.fit import Wish
-from bascule.discover.hardware import link
-from bascule.show.fit import fit_line
-from fit.fit_cases import ADDER, LLAMA_70B, QWEN_122B, QWEN_122B_REFUSED, engine, machines, shape
+from fit.fit_cases import ADDER, LLAMA_70B, QWEN_122B, QWEN_122B_REFUSED
 
 # The program reads its own command line here.
 pytestmark = pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
@@ -59,16 +55,6 @@ def test_the_two_sparks_of_the_story(told) -> None:
     assert "tensor parallel 1, 1 node" in no
     assert "of 108 GiB" in no
     assert "flags    --gpu-memory-utilization 0.80" in lines
-
-
-def test_one_line_says_it_for_a_plan() -> None:
-    found = choices(shape(QWEN_122B), machines("GB10", 2), engine(), Wish(), link("rdma"))
-    assert fit_line(found) == (
-        "tensor parallel 2: 58 + 6.9 of 96 GiB a rank · context up to 262144  (1 node: 119 of 108 GiB, no)"
-    )
-    assert fit_line([]) == "nothing was looked at"
-    small = choices(shape(QWEN_122B), machines("L4", 1), engine(), Wish(), None)
-    assert fit_line(small).startswith("does not fit: tensor parallel 1: 115 + ")
 
 
 def test_the_start_that_was_refused_is_named_before_it(told) -> None:

@@ -97,3 +97,20 @@ def test_a_drill_freezes_all_of_a_rank_and_nothing_else() -> None:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_the_time_of_a_token_is_summed_from_kernels() -> None:
+    """Two tokens of 100 us each: a product of 30, two that overlap from 40 to 70, the choice at 80."""
+    events = [{"name": "cpu", "cat": "cpu_op", "ts": 0, "dur": 1e6}]
+    for at in (0, 100):
+        rows = (
+            ("void gemm<64>(int)", 0, 30),
+            ("void norm<1>()", 40, 20),
+            ("void norm<2>()", 50, 20),
+            ("argmax()", 80, 10),
+        )
+        events += [{"name": name, "cat": "kernel", "ts": at + ts, "dur": dur} for name, ts, dur in rows]
+    told = script("token_time").summed(events)
+    assert (told["tokens"], told["window_ms"], told["us_a_token"], told["kernels"]) == (2, 0.2, 95.0, 4.0)
+    assert told["busy"] == round(140 / 190, 3)
+    assert told["heaviest"][0] == {"name": "norm", "us": 40.0, "calls": 2.0}

@@ -2,11 +2,13 @@
 
 import asyncio
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from bascule.core.nouns import Node
+from bascule.probe.gather import finding
 from bascule.probe.verdict import Word
 from bascule.probe.views.archive import open_archive
 from bascule.probe.views.base import View, word
@@ -156,6 +158,7 @@ def test_the_report_is_right_through_every_view(tmp_path, way):
     view = made(way, tmp_path)
     found = report(view, Q35_TEXT)
     assert (found.label, found.overall.word) == ("vLLM 0.32.0", Word.YES)
+    assert finding(found, "a", datetime.now(UTC)).release == "0.32.0"
     assert found.questions["architecture"].seen[0].text.startswith('"Qwen3_5MoeForCausalLM"')
     assert view.bytes_read > 1000
     assert view.root.startswith(str(tmp_path)) or way.startswith("pipe")

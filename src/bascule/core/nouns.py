@@ -76,6 +76,7 @@ class Finding:
     change: Setting | None = None  # for ADJUST: the one setting to change
     advice: str = ""  # what a person could do
     scope: Literal["artefact", "candidate"] = "artefact"  # what HOPELESS condemns
+    release: str = ""  # of the engine, where its files told it
 
     def __post_init__(self) -> None:
         if not self.evidence:

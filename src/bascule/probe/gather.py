@@ -34,7 +34,7 @@ def finding(report: Report, node: str, seen_at: datetime, prefix: str = "") -> F
     formed = opinion(report)
     evidence = tuple(Evidence(node, f"{prefix}{spot.source}", seen_at, spot.text) for spot in formed.seen)
     made = Finding(Step.PROBE, formed.fate, formed.code, formed.says, evidence, advice=formed.advice)
-    return replace(made, scope=formed.scope)
+    return replace(made, scope=formed.scope, release=report.release)
 
 
 async def look_in(view: View, question: Question) -> Report:
@@ -44,7 +44,7 @@ async def look_in(view: View, question: Question) -> Report:
     folder = await view.find(reader.folder)
     if package is None and not folder:
         return await _absent(question, view, reader)
-    question = replace(question, label=_label(reader, package))
+    question = replace(question, label=_label(reader, package), release=package.version if package else "")
     if not folder:
         why = f"{reader.folder}/ is not beside its METADATA (an editable install?)"
         return all_alike(question, undecided(question, why, (package.spot,) if package else ()))

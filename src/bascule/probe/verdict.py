@@ -60,6 +60,7 @@ class Question:
     model: Model
     label: str = ""
     gpu: str = ""  # e.g. sm_121; "" = kernels are not asked about
+    release: str = ""  # e.g. 0.32.0
 
     @property
     def architecture(self) -> str:
@@ -89,6 +90,7 @@ class Report:
 
     label: str  # `vLLM 0.32.0`
     questions: Mapping[str, Judgement]
+    release: str = ""  # `0.32.0`; empty where no METADATA tells it
 
     @property
     def overall(self) -> Judgement:
@@ -135,7 +137,7 @@ def judge(question: Question, found: Answers, kernels: Judgement | None = None) 
         "kernels": kernels or not_asked("no GPU was named"),
         "flags": _flags(question, found.flags),
     }
-    return Report(question.label, questions)
+    return Report(question.label, questions, question.release)
 
 
 def not_asked(why: str) -> Judgement:
@@ -145,7 +147,7 @@ def not_asked(why: str) -> Judgement:
 
 def all_alike(question: Question, judgement: Judgement) -> Report:
     """A report in which one thing decides every question, e.g. that there is no engine."""
-    return Report(question.label, dict.fromkeys(QUESTIONS, judgement))
+    return Report(question.label, dict.fromkeys(QUESTIONS, judgement), question.release)
 
 
 def opinion(report: Report) -> Opinion:

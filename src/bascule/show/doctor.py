@@ -34,21 +34,22 @@ class Row:
     together: Callable[[Nodes], str] = lambda _: ""
 
 
-def doctor_lines(found: Examination) -> list[str]:
-    """The table and the notices, the heaviest first."""
+def doctor_lines(found: Examination, *, addresses: bool = False) -> list[str]:
+    """The table and the notices, the heaviest first; `addresses`: with the table of who tells whom which address."""
     rows = [(row, cells) for row in _TABLE if any(cells := _cells(row, found))]
     table = _beside(found, rows) if len(found.asked) <= MOST_COLUMNS else _below(found, rows)
     if found.proven is None:
         return [*table, *notice_lines(found.notices)]
     notices = notice_lines((*found.notices, *found.proven.notices))
-    return [*table, *_links(found.proven), *notices]
+    return [*table, *_links(found.proven, whole=addresses), *notices]
 
 
-def _links(proven: Proven) -> Iterator[str]:
+def _links(proven: Proven, *, whole: bool) -> Iterator[str]:
     """Who tells whom which address, and what was found on the way between the nodes, unless all is well."""
-    from bascule.show.links import addresses_line  # noqa: PLC0415 - with --no-proof it is not needed
+    from bascule.show.links import addresses_line, links_lines  # noqa: PLC0415 - with --no-proof it is not needed
 
     yield f"{'addresses':<12}{addresses_line(proven)}"
+    yield from (f"{'':<12}{line}" for line in (links_lines(proven) if whole else ()))
     for finding in proven.findings:
         if finding.fate is not Fate.OK:
             yield f"{'unknown' if finding.fate is Fate.UNKNOWN else '✗':<12}{finding.says}"

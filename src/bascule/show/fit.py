@@ -53,26 +53,6 @@ def fit_lines(told: Told, *, whole: bool = False) -> list[str]:
     return [*lines, *_left_out(len(refused), whole, "layouts that the engine would refuse"), *_notes(told)]
 
 
-def fit_line(choices: Sequence[Choice]) -> str:
-    """The best layout in one line, and what fewer nodes would mean, where they would not do."""
-    if not choices:
-        return "nothing was looked at"
-    best = choices[0].fit
-    if not best.legal:
-        return f"no layout is legal: {best.refusals[0].says}"
-    fewer = [one.fit for one in choices if one.fit.fits is False and one.fit.layout.nodes < best.layout.nodes]
-    more = f"  ({_too_small(fewer[0])})" if best.fits and fewer else ""
-    context = f" · context up to {best.context}" if best.fits else ""
-    word = {True: "", None: "unknown whether it fits: ", False: "does not fit: "}[best.fits]
-    return f"{word}{best.layout}: {_memory(best)}{context}{more}"
-
-
-def _too_small(one: Fit) -> str:
-    node = min(one.nodes, key=_spare)
-    nodes = f"{one.layout.nodes} node{'s' if one.layout.nodes > 1 else ''}"
-    return f"{nodes}: {_gib(node.weights + node.overhead)} of {_gib(node.room or 0)} GiB, no"
-
-
 def _worth_a_line(choice: Choice, choices: Sequence[Choice]) -> bool:
     """Whole experts on each rank are worth a line where slices of all of them are refused or too large."""
     layout = choice.fit.layout

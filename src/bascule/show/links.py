@@ -21,15 +21,8 @@ _WORDS = {
 
 
 def links_lines(proven: Proven) -> list[str]:
-    """The table, then what it means and what a person should know."""
-    lines = _plan_lines(proven.plan, proven.pairs) if proven.plan else []
-    for finding in proven.findings:
-        lines.append(f"{finding.fate.value:<9} {finding.code}: {finding.says}")
-        lines += [f"{'':<9} {'try':>4}: {finding.advice}"] if finding.advice else []
-    for notice in proven.notices:
-        lines.append(f"{notice.weight:<9} {notice.code}: {notice.says}")
-        lines += [f"{'':<9} {'try':>4}: {notice.advice}"] if notice.advice else []
-    return lines
+    """Why these addresses, then the table: a line for each address and each peer that is told it."""
+    return _plan_lines(proven.plan, proven.pairs) if proven.plan else []
 
 
 def addresses_line(proven: Proven) -> str:
@@ -49,7 +42,7 @@ def _plan_lines(plan: AddressPlan, pairs: Sequence[Pair]) -> list[str]:
         for told in row.told:
             cells += _cells(row, told, plan, [one for one in pairs if (one.target, one.ip) == (row.node, told.ip)])
     lead = "" if plan.link.network in plan.because else f"{plan.link}: "
-    return [f"{lead}{plan.because}", *_columns(cells), ""]
+    return [f"{lead}{plan.because}", *_columns(cells)]
 
 
 def _cells(row: Row, told: Told, plan: AddressPlan, pairs: Sequence[Pair]) -> Iterator[list[str]]:
