@@ -58,6 +58,7 @@ def main(words: Sequence[str] | None = None) -> int:
         ("tokenizer.json", tokenizer()),
         ("tokenizer_config.json", tokenizer_config()),
         ("generation_config.json", {"eos_token_id": MARKS + 2}),
+        *(processors() if "vision_config" in config else {}).items(),
     ):
         (options.folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return 0
@@ -108,6 +109,20 @@ def vision(tower: str, out: int) -> dict[str, Any]:
         "num_position_embeddings": 2304, "out_hidden_size": out, "patch_size": 16, "spatial_merge_size": 2,
         "temporal_patch_size": 2, "deepstack_visual_indexes": [],
     }  # fmt: skip
+
+
+def processors() -> dict[str, dict[str, Any]]:
+    """How pictures and films are cut; SGLang asks for it also where only text is served."""
+    cut = {
+        "patch_size": 16, "temporal_patch_size": 2, "merge_size": 2, "image_mean": [0.5] * 3, "image_std": [0.5] * 3,
+        "processor_class": "Qwen3VLProcessor",
+    }  # fmt: skip
+    picture = {
+        "image_processor_type": "Qwen2VLImageProcessorFast",
+        "size": {"shortest_edge": 65536, "longest_edge": 16777216},
+    }
+    film = {"video_processor_type": "Qwen3VLVideoProcessor", "size": {"shortest_edge": 4096, "longest_edge": 25165824}}
+    return {"preprocessor_config.json": cut | picture, "video_preprocessor_config.json": cut | film}
 
 
 def kept(layers: int, tower: str) -> list[str]:

@@ -57,6 +57,14 @@ def test_a_tower_as_released_is_in_fp8_and_a_small_one_is_not(tmp_path: Path) ->
     assert json.loads((released / "config.json").read_text())["vision_config"]["hidden_size"] == 1152
 
 
+def test_what_takes_pictures_has_a_processor_and_what_reads_text_has_none(tmp_path: Path) -> None:
+    """Without one SGLang 0.5.15 ended with `Can't load image processor`."""
+    made(tmp_path / "both", "35b", "--layers", "4")
+    assert json.loads((tmp_path / "both/preprocessor_config.json").read_text())["patch_size"] == 16
+    assert (tmp_path / "both/video_preprocessor_config.json").is_file()
+    assert not list(made(tmp_path / "text", "qwen3").glob("*processor*"))
+
+
 def test_every_token_id_has_a_word_and_every_byte_a_token(tmp_path: Path) -> None:
     folder = made(tmp_path, "qwen3")
     config, tokenizer = (json.loads((folder / name).read_text()) for name in ("config.json", "tokenizer.json"))

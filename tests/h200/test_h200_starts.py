@@ -24,6 +24,10 @@ SERVED = [
     "sglang-cured",
     "sglang-plain",
     "vllm-after-sglang",
+    "vllm-122b-two-ranks",
+    "vllm-profiled",
+    "vllm-compiles",
+    "sglang-moe",
 ]
 HANG = STARTS / "sglang-wrong-address"
 SEATS = (
@@ -53,7 +57,7 @@ def test_a_start_that_served_was_never_taken_for_stalled_or_dead(capsys, start):
     assert (one.kind, one.failure, one.primary) == ("healthy", None, None)
 
 
-@pytest.mark.parametrize("start", ["vllm-one", "vllm-two-ranks", "vllm-two-ranks-again"])
+@pytest.mark.parametrize("start", ["vllm-one", "vllm-two-ranks", "vllm-122b-two-ranks", "vllm-compiles"])
 def test_with_frozen_counters_each_of_these_slow_starts_would_have_been_stalled(capsys, tmp_path, start):
     """They say nothing for a minute and more: it is the counters that speak for them."""
     header, *rows = (STARTS / start / "samples.csv").read_text().splitlines()
@@ -64,7 +68,7 @@ def test_with_frozen_counters_each_of_these_slow_starts_would_have_been_stalled(
         first = still.setdefault(cells[0], cells)
         kept.append(
             ",".join(
-                new if name in ("rank", "at", "log_bytes") else old
+                new if name in ("rank", "at", "log_bytes") else "0" if name == "runnable" else old
                 for name, new, old in zip(names, cells, first, strict=False)
             )
         )
@@ -80,6 +84,21 @@ def test_the_hang_is_a_stall_of_both_ranks_in_the_message_queue_within_a_minute(
     assert 50 <= row["since_s"] < 60
     assert row["failure"] == "sglang-zmq-wrong-ip"
     assert "GPU busy 0 %" in row["says"]
+
+
+def test_caches_that_another_start_fills_do_not_hide_the_hang(capsys):
+    """On the day they did, for 51 s: vLLM compiled beside it, into the same folder."""
+    row = replayed(capsys, STARTS / "sglang-wrong-address-beside-a-compile")
+    assert (row["verdict"], row["phase"], row["moving"]) == ("STALLED", "queue", [])
+    assert 50 <= row["since_s"] < 60
+
+
+def test_eleven_minutes_of_compilers_without_a_line_are_slow_and_never_a_stall(capsys):
+    """FlashInfer's kernel for gated delta nets, from the last line before it to the next after it."""
+    samples = counted(STARTS / "vllm-compiles" / "samples.csv")
+    silent = [one for one in samples if 60 <= one.at - samples[0].at <= 600]
+    assert sum(one.values["compilers"] > 0 for one in silent) > 0.9 * len(silent)
+    assert {name for one in silent for name in one.busiest} >= {"cicc"}
 
 
 def test_its_sockets_name_the_address_that_can_not_be_reached_and_the_one_to_tell():
@@ -125,6 +144,11 @@ def test_packages_that_do_not_go_together_are_told_by_the_engines_own_words(caps
     assert one.primary and "'qwen3_asr' is already used by a Transformers config" in one.primary.text
     assert (one.primary.phase, one.remedies) == ("import", ()), "no setting cures it"
     assert replayed(capsys, *logs("sglang-mixed"))["verdict"] == "DEAD"
+
+
+def test_a_model_without_its_processor_is_named(capsys):
+    row = replayed(capsys, *logs("sglang-no-processor"))
+    assert (row["verdict"], row["phase"], row["failure"]) == ("DEAD", "config", "processor-missing")
 
 
 # --- a rank frozen while it serves ---

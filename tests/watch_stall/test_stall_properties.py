@@ -23,7 +23,6 @@ REAL = {
     "+gpu_bytes": 0.4 * MB,
     "net_rx_bytes": 0.2 * MB,
     "rdma_bytes": 0.2 * MB,
-    "+cache_bytes": 100.0,
 }
 whole = settings(max_examples=60, deadline=None)
 

@@ -7,7 +7,8 @@ import pytest
 from bascule.watch.history import KEPT, History
 from bascule.watch.movement import last_moved, movement, size
 from bascule.watch.samples import Sample
-from watch_stall.starts import MB, sampled
+from bascule.watch.standing import Verdict
+from watch_stall.starts import MB, judged, sampled, stands
 
 
 def moved(samples, began=40, ended=100):
@@ -29,11 +30,28 @@ def test_a_rank_that_waits_moves_nothing_above_noise():
         ({"net_rx_bytes": MB}, "net_bytes", "network +60.3 MB"),
         ({"net_tx_bytes": MB}, "net_bytes", "network +60.1 MB"),
         ({"rdma_bytes": 20 * MB}, "rdma_bytes", "RDMA +1.2 GB"),
-        ({"+cache_bytes": 500}, "cache_bytes", "caches +30.0 kB"),
     ],
 )
 def test_each_counter_is_told_with_its_figure(what, name, says):
     assert moved(sampled(0, 200, (0, what))) == {name: says}
+
+
+@pytest.mark.parametrize("work", [{"cpu_s": 0.5}, {"written_bytes": MB}])
+def test_caches_grow_by_the_work_of_the_rank(work):
+    assert moved(sampled(0, 200, (0, {**work, "+cache_bytes": 500})))["cache_bytes"] == "caches +30.0 kB"
+
+
+def test_caches_that_a_neighbour_fills_are_no_progress_of_a_rank_that_does_nothing():
+    """Seen on an H200: a start that stood still beside one that compiled into the same folder."""
+    filled = (0, {"+cache_bytes": 2e4})
+    assert moved(sampled(0, 200, filled)) == {}
+    assert judged(120, {0: (sampled(0, 200, filled), stands("queue", 2))}).verdict is Verdict.STALLED
+
+
+@pytest.mark.parametrize("unread", ["cpu_s", "written_bytes"])
+def test_caches_count_where_it_is_not_known_who_fills_them(unread):
+    samples = sampled(0, 200, (0, {"+cache_bytes": 500}), without=(unread,))
+    assert moved(samples) == {"cache_bytes": "caches +30.0 kB"}
 
 
 @pytest.mark.parametrize("name", ["cpu_s", "memory_bytes", "read_bytes", "net_rx_bytes", "gpu_watts", "compilers"])

@@ -129,7 +129,7 @@ class NodeFacts:
     cuda: str | None = None  # the newest that this driver runs: 13.0; "" = no GPU there
     gpu_processes: tuple[GpuProcess, ...] | None = None
     ranks: tuple[str, ...] | None = None  # service.generation.rank of bascule's own that run there
-    infiniband: bool | None = None  # /dev/infiniband is there
+    infiniband: bool | None = None  # /dev/infiniband has a device that NCCL could open
     docker: DockerFacts | None = None  # None: unknown says why
     memlock: bool | None = None  # dockerd may let containers lock all memory
     user_memlock_bytes: int | None = None  # ulimit -l of this user; -1 = unlimited

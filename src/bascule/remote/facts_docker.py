@@ -154,9 +154,12 @@ def _is_rank(words: list[str]) -> bool:
     return len(words) == 3 and words[0] in ("container", "folder")
 
 
+# NCCL needs one of these; where there is none, the folder alone is nothing to give to a container.
+_VERBS = 'for one in /dev/infiniband/uverbs*; do [ -c "$one" ] && echo yes || echo no; break; done'
+
 READINGS = (
     Reading("docker", _DOCKER, {"docker": parse_docker}, _doubts),
     Reading("memlock", _MEMLOCK, {"memlock": _memlock}),
-    Reading("infiniband", "if [ -d /dev/infiniband ]; then echo yes; else echo no; fi", {"infiniband": _yes}),
+    Reading("infiniband", _VERBS, {"infiniband": _yes}),
     Reading("ranks", _RANKS, {"ranks": _ranks}),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from bascule.watch.ledger import is_compiler
@@ -70,6 +70,7 @@ def movement(samples: Sequence[Sample], began: float, ended: float, idle_watts: 
     idle = lowest_watts(samples) if idle_watts is None else idle_watts
     found: dict[str, Move | None] = {"cpu": _cpu(stretch, (began, ended), known)}
     found |= {name: _grown(stretch, name, (began, ended), known) for name in _NAMES}
+    found["cache_bytes"] = _own_cache(found)
     found |= {"gpu": _gpu(stretch, idle, known), "gpu_percent": _busy(stretch), "compilers": _compilers(stretch)}
     unknown = tuple(name for name, move in found.items() if move is None)
     told = tuple(filter(None, (*found.values(), _held_back(stretch, found["cpu"], known))))
@@ -168,6 +169,13 @@ def _grown(stretch: Sequence[Sample], name: str, between: Times, known: Noise) -
         low, grown = min(low, value), max(grown, value - low)
     allowed = known.bytes_per_minute[name] * max(values[-1][0] - values[0][0], 1.0) / _MINUTE
     return Move(name, grown, f"{_NAMES[name]} {size(grown)}", grown > allowed)
+
+
+def _own_cache(found: Mapping[str, Move | None]) -> Move | None:
+    """Whose caches grow while it neither uses a CPU nor writes has a neighbour that compiles into the same folder."""
+    cache, cpu, written = (found[name] for name in ("cache_bytes", "cpu", "written_bytes"))
+    idle = cpu is not None and not cpu.moved and written is not None and not written.moved
+    return replace(cache, moved=False) if cache and idle else cache
 
 
 def _gpu(stretch: Sequence[Sample], idle: float | None, known: Noise) -> Move | None:
