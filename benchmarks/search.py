@@ -1,6 +1,7 @@
 """How long it takes to find, look into and rank 20 candidates against a registry on this machine.
 
-Whole processes of `bascule search`, medians of several: once with nothing kept, once with the manifests of before. The
+Whole processes, medians of several: of `bascule search` with nothing kept and with the manifests of before, and of
+`bascule plan`, which also looks at this machine and at what each candidate costs. The
 registry is Debian's docker-registry behind a mirror of docker.io, Docker Hub's own API a small server beside it. The
 images are trimmed real engines, 20 of them with digests of their own. The last line is JSON.
 """
@@ -25,6 +26,8 @@ from probe_views.views_cases import files_of, under  # noqa: E402
 from registry.registry_parts import Registry, registry  # noqa: E402
 
 MODEL = ROOT / "models/adder"
+SEARCH = ("search", str(MODEL), "--arch", "arm64", "--json")
+PLAN = ("plan", str(MODEL), "--search", "--node", "local", "--json")
 REPOSITORIES, TAGS, ROUNDS, GOAL_S = 10, 2, 5, 5.0
 HEAD = """
 [engines.vllm]
@@ -45,11 +48,15 @@ def main() -> None:
         with registry(folder / "registry") as server:
             fill(server, hub)
             env = settle(folder, server, hub)
-            first = [timed({**env, "XDG_CACHE_HOME": str(folder / f"cache-{at}")}) for at in range(ROUNDS)]
-            again = [timed({**env, "XDG_CACHE_HOME": str(folder / "cache-0")}) for _ in range(ROUNDS)]
-    print(f"20 candidates, nothing kept      {median(first):6.2f} s   (goal: under {GOAL_S:g} s)")
-    print(f"20 candidates, manifests kept    {median(again):6.2f} s")
-    print(json.dumps({"plan_20_candidates_s": round(median(first), 3), "again_s": round(median(again), 3)}))
+            caches = [{**env, "XDG_CACHE_HOME": str(folder / f"cache-{at}")} for at in range(2 * ROUNDS)]
+            first = [timed(SEARCH, one) for one in caches[:ROUNDS]]
+            again = [timed(SEARCH, caches[0]) for _ in range(ROUNDS)]
+            plan = [timed(PLAN, one) for one in caches[ROUNDS:]]
+    print(f"search, 20 candidates, nothing kept      {median(first):6.2f} s")
+    print(f"search, 20 candidates, manifests kept    {median(again):6.2f} s")
+    print(f"plan, 20 candidates, nothing kept        {median(plan):6.2f} s   (goal: under {GOAL_S:g} s)")
+    figures = {"search_s": first, "search_again_s": again, "plan_s": plan}
+    print(json.dumps({name: round(median(taken), 3) for name, taken in figures.items()}))
 
 
 def fill(server: Registry, hub: HubApi) -> None:
@@ -76,17 +83,17 @@ def settle(folder: Path, server: Registry, hub: HubApi) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def timed(env: dict[str, str]) -> float:
+def timed(words: tuple[str, ...], env: dict[str, str]) -> float:
     """Seconds of one whole process; an answer without 20 candidates ends the benchmark."""
-    words = [str(BASCULE), "search", str(MODEL), "--arch", "arm64", "--json"]
     began = time.perf_counter()
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run((BASCULE, *words), env=env, capture_output=True, text=True, check=False)
     took = time.perf_counter() - began
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found["candidates"]) == len(found["refused"]) == REPOSITORIES, done.stdout
-    assert all(row["verdict"] == "YES" for row in found["candidates"]), done.stdout
-    print(f"{took:6.2f} s   {found['bytes_received'] / 1e6:.2f} MB", flush=True)
+    good = [row for row in found["candidates"] if row["verdict"] in ("YES", "try")]
+    bad = [*found.get("refused", ()), *(row for row in found["candidates"] if row not in good)]
+    assert len(good) == len(bad) == REPOSITORIES, done.stdout
+    print(f"{took:6.2f} s   {words[0]}", flush=True)
     return took
 
 

@@ -83,12 +83,19 @@ def test_the_start_that_failed_on_two_h200_ends_before_it_begins():
 
 
 def test_a_flag_on_memory_alone_leaves_the_layout_to_be_judged():
-    flags = ("--kv-cache-memory-bytes 67108864",)
+    flags = ("--cpu-offload-gb 10",)
     refused = fitness(candidate(*flags, tensor=2), model(QWEN_122B_REFUSED), TWO, None, None).refused
     assert refused is not None and refused.code == "fp8-block-indivisible"
     found = fitness(candidate(*flags, tensor=2), model(QWEN_122B), TWO, None, None)
     assert found.fit is None and found.refused is None
-    assert found.unknown == "what --kv-cache-memory-bytes 67108864 does to memory is not known here"
+    assert found.unknown == "what --cpu-offload-gb 10 does to memory is not known here"
+
+
+@pytest.mark.parametrize("size", ["536870912", "512M"])
+def test_a_size_of_the_cache_that_is_said_counts_and_not_the_share(size):
+    flags = (f"--kv-cache-memory-bytes {size}", "--gpu-memory-utilization 0.9")
+    found = fitness(candidate(*flags, tensor=2), model(QWEN_122B), TWO, 4096, None, "0.24.0")
+    assert found.fit is not None and (found.fit.tokens, found.unknown) == (16384, "")
 
 
 @pytest.mark.parametrize("flag", ["--quantization fp8", "--dtype float32", "--hf-overrides {}", "--max-model-len 9x"])

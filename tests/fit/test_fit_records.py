@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bascule.core.fit import Wish, fit
+from bascule.core.fit import Room, Wish, fit
 from bascule.core.parallel import Layout
 from bascule.core.shape import Shape
 from fit import fit_cases
@@ -53,6 +53,29 @@ def test_weights_and_the_whole_fit_are_within_ten_percent(start: dict[str, Any])
     assert found.fits
     assert found.nodes[0].weights / GIB == pytest.approx(start["weights_gib"], rel=0.1)
     assert found.tokens == pytest.approx(start["tokens"], rel=0.1)
+
+
+@pytest.mark.parametrize("start", [one for one in starts() if "cache_bytes" in one and "gpu" in one], ids=name_of)
+def test_a_cache_whose_size_is_said_holds_what_the_engine_told(start: dict[str, Any]) -> None:
+    wish = Wish(start["context"], cache_bytes=start["cache_bytes"])
+    rooms = machines(start["gpu"], start["nodes"])
+    found = fit(model_of(start), layout_of(start), rooms, engine(start["engine"], start["version"]), wish)
+    assert (found.fits, found.tokens) == (True, start["tokens"])
+    if "weights_gib" in start:
+        assert found.nodes[0].weights / GIB == pytest.approx(start["weights_gib"], rel=0.01)
+
+
+def test_a_cache_whose_size_is_said_has_to_be_there_beside_the_weights() -> None:
+    rules, small = engine("vllm", "0.24.0"), Wish(4096, cache_bytes=GIB)
+    shared = [replace(room, sharers=2) for room in machines("NVIDIA H200", 2)]
+
+    def fits(rooms: list[Room], wish: Wish) -> bool | None:
+        return fit(shape(fit_cases.QWEN_122B), Layout(2, 1, 2), rooms, rules, wish).fits
+
+    assert (fits(machines("NVIDIA H200", 2), small), fits(shared, small)) == (True, True)
+    large = replace(small, cache_bytes=20 * GIB)
+    assert (fits(machines("NVIDIA H200", 2), large), fits(shared, large)) == (True, False)
+    assert fits(shared, replace(small, cache_bytes=1 << 20)) is False, "not one sequence"
 
 
 def test_the_recorded_start_of_122b_is_met_within_one_percent() -> None:

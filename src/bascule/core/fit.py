@@ -71,6 +71,7 @@ class Wish:
     number: int | None = None  # bytes of one number in the cache; None: as the model's
     utilisation: float | None = None
     drafts: bool = False  # also the layers that predict more tokens
+    cache_bytes: int | None = None  # for sequences on each rank, whatever the utilisation would leave
 
     @property
     def count(self) -> int:
@@ -143,11 +144,11 @@ def fit(shape: Shape, layout: Layout, rooms: Sequence[Room], engine: Engine, wis
         return Fit(layout, nodes=tuple(_node(seat, None, 0, None) for seat in _one_a_node(seats, 0)))
     aim = wish.context or shape.context or USEFUL
     share = _share(seats, engine, wish, aim)
-    context = min(largest_context(seat.cache, _left(seat, share), shape.context or aim) for seat in seats)
+    context = min(largest_context(seat.cache, _left(seat, share, wish), shape.context or aim) for seat in seats)
     wanted = wish.context or min(aim, max(context, 1))
     enough = context >= (wish.context or min(USEFUL, aim))
-    sequences = min(seat.cache.sequences(_left(seat, share), wanted) for seat in seats) if enough else 0
-    fits = enough and sequences >= wish.count
+    sequences = min(seat.cache.sequences(_left(seat, share, wish), wanted) for seat in seats) if enough else 0
+    fits = enough and sequences >= wish.count and all(_said_is_there(seat, wish) for seat in seats)
     return Fit(
         layout,
         (),
@@ -158,7 +159,7 @@ def fit(shape: Shape, layout: Layout, rooms: Sequence[Room], engine: Engine, wis
         fits,
         context,
         sequences,
-        min(seat.cache.tokens(_left(seat, share), wanted) for seat in seats),
+        min(seat.cache.tokens(_left(seat, share, wish), wanted) for seat in seats),
         share,
     )
 
@@ -242,14 +243,22 @@ def _share(seats: Sequence[_Seat], engine: Engine, wish: Wish, aim: int) -> floa
     return min(max(usual, needed), limit)
 
 
-def _left(seat: _Seat, share: float) -> int:
+def _left(seat: _Seat, share: float, wish: Wish) -> int:
     """Bytes that the engine has for sequences."""
+    if wish.cache_bytes is not None:
+        return wish.cache_bytes
     return int(share * (seat.room.total or 0)) - seat.weights - seat.inside
 
 
 def _holds(seat: _Seat, engine: Engine, wish: Wish, wanted: int) -> bool:
-    left = _left(seat, _limit(seat, engine, wish))
-    return left >= seat.cache.needs(wanted, wish.count)
+    left = _left(seat, _limit(seat, engine, wish), wish)
+    return left >= seat.cache.needs(wanted, wish.count) and _said_is_there(seat, wish)
+
+
+def _said_is_there(seat: _Seat, wish: Wish) -> bool:
+    """A room for sequences that is said has to be there beside the weights; one that is measured is."""
+    taken = (seat.weights + seat.inside + seat.beside + (wish.cache_bytes or 0)) * seat.room.sharers
+    return wish.cache_bytes is None or taken <= (seat.room.total or 0)
 
 
 def _one_a_node(seats: Sequence[_Seat], wanted: int) -> list[_Seat]:

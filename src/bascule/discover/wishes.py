@@ -48,6 +48,7 @@ def asked_of(candidate: Candidate, context: int | None) -> Asked | None:
         number=_read(flags, names["cache_dtype"], _number, odd),
         utilisation=_read(flags, names["utilisation"], _share, odd),
         drafts=names["drafts"] in flags,
+        cache_bytes=_read(flags, names.get("cache_bytes", ""), tokens, odd),
     )
     experts = flags.get(names["experts"], "0") not in ("1", "0")
     layout = Layout(candidate.tensor_parallel, candidate.pipeline_parallel, len(candidate.nodes) or 1, experts)
@@ -58,7 +59,7 @@ def asked_of(candidate: Candidate, context: int | None) -> Asked | None:
 
 
 def tokens(text: str) -> int | None:
-    """A number of tokens as vLLM takes it; None: it is left to the engine. Raises ValueError for anything else."""
+    """A number of tokens, or of bytes, as vLLM takes it; None: it is left to the engine. Raises ValueError for anything else."""
     if text.strip().lower() in _LEFT_TO_THE_ENGINE:
         return None
     found = re.fullmatch(r"(\d{1,15})(\.\d{1,15})?([kKmMgGtT]?)", text.strip(), re.ASCII)
