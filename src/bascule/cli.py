@@ -68,7 +68,8 @@ def up(
 ) -> int:
     """Serve a model: try candidates over the nodes until one answers correctly.
 
-    What runs already under this service's name is adopted when it is what the recipe says. Ctrl-C stops what this
+    What runs already under this service's name is adopted when it is what the recipe says. Where only an image of
+    somebody who is not known would do, it is asked for on a terminal, and refused elsewhere. Ctrl-C stops what this
     run started.
 
     Parameters
@@ -80,6 +81,7 @@ def up(
     json
         Events as JSON lines on standard output; the last one has the exit status.
     """
+    from bascule.consent import at_terminal
     from bascule.journal import Journal
     from bascule.request import read_request
     from bascule.show.screen import Screen
@@ -90,7 +92,7 @@ def up(
     screen = JsonLines() if json else Screen()
     journal.listen(screen.event)
     try:
-        return int(_interruptible(serve(request, journal, screen.look)))
+        return int(_interruptible(serve(request, journal, screen.look, None if json else at_terminal())))
     finally:
         screen.close()
 

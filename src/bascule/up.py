@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from bascule.benchmark.quick import quick
 from bascule.candidates.ask import ask_for
 from bascule.candidates.found import Foreseen, found_candidates
+from bascule.consent import Consent
 from bascule.core.nouns import Attempt, Candidate, Fate, Model, Node, Serve, Step, Verdict
 from bascule.discover.candidates import from_recipe, resolved
 from bascule.discover.model import read_model
@@ -50,8 +51,13 @@ class Known:
     proven: Mapping[tuple[str, ...], Proven] = field(default_factory=dict)  # by the nodes that reached each other
 
 
-async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Rank]], None]) -> int:
-    """Serve what was asked for; gives the exit status. What it started is stopped unless it serves."""
+async def up(
+    request: Request, journal: Journal, on_look: Callable[[Sequence[Rank]], None], consent: Consent | None = None
+) -> int:
+    """Serve what was asked for; gives the exit status. What it started is stopped unless it serves.
+
+    `consent` is asked before an image of somebody who is not known is taken; None: it is not taken.
+    """
     recipe = request.recipe
     with service_lock(journal.folder / "locks", recipe.service, f"up {request.source}"):
         run = journal.begin(
@@ -61,7 +67,7 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
             nodes=[node.model_dump() for node in recipe.nodes],
         )
         try:
-            status = await _serve(request, journal, run, on_look)
+            status = await _serve(request, journal, run, on_look, consent)
         except asyncio.CancelledError:
             journal.record(run, "run-ended", status=INTERRUPTED)
             raise
@@ -77,7 +83,9 @@ async def up(request: Request, journal: Journal, on_look: Callable[[Sequence[Ran
         return status
 
 
-async def look_around(request: Request, journal: Journal, note: Callable[..., None]) -> Known:
+async def look_around(
+    request: Request, journal: Journal, note: Callable[..., None], consent: Consent | None = None
+) -> Known:
     """Everything that can be known without starting anything. Raises NodeUnreachable, ModelError, RecipeError."""
     recipe = request.recipe
     reached, runners, unreachable = await reach([one.node() for one in recipe.nodes])
@@ -87,7 +95,7 @@ async def look_around(request: Request, journal: Journal, note: Callable[..., No
     nodes, proven = await _with_addresses(reached, note)
     model = await _read_model(request, runners, nodes[0])
     note("model", model=model)
-    candidates, foreseen = await _candidates(request, model, nodes, runners, note)
+    candidates, foreseen = await _candidates(request, model, nodes, runners, note, consent)
     note("candidates", candidates=candidates, budget=recipe.budget)
     for notice in for_a_run(node_checks(nodes, {}, datetime.now(UTC)), candidates):
         note("notice", notice=notice)
@@ -146,11 +154,17 @@ def bind(
     )
 
 
-async def _serve(request: Request, journal: Journal, run: int, on_look: Callable[[Sequence[Rank]], None]) -> int:
+async def _serve(
+    request: Request,
+    journal: Journal,
+    run: int,
+    on_look: Callable[[Sequence[Rank]], None],
+    consent: Consent | None,
+) -> int:
     def note(kind: str, **data: object) -> None:
         journal.record(run, kind, **data)
 
-    known = await look_around(request, journal, note)
+    known = await look_around(request, journal, note, consent)
     stages = bind(known, request, journal, run, on_look, note)
     try:
         verdict, attempts = await pivot(stages)
@@ -199,7 +213,12 @@ async def _read_model(request: Request, runners: Runners, node: Node) -> Model:
 
 
 async def _candidates(
-    request: Request, model: Model, nodes: Sequence[Node], runners: Runners, note: Callable[..., None]
+    request: Request,
+    model: Model,
+    nodes: Sequence[Node],
+    runners: Runners,
+    note: Callable[..., None],
+    consent: Consent | None,
 ) -> tuple[tuple[Candidate, ...], Foreseen]:
     """The recipe's; where it names none, what is on the nodes or in registries."""
     if request.recipe.candidates:
@@ -214,7 +233,7 @@ async def _candidates(
         search=request.search,
     )
     try:
-        return await found_candidates(ask, request.recipe, note)
+        return await found_candidates(ask, request.recipe, note, consent)
     finally:
         ask.access.close()
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
+import signal
 import subprocess
+from contextlib import contextmanager
 
 import pytest
 
@@ -76,6 +79,57 @@ def test_an_image_of_a_stranger_is_not_taken_without_asking(held, tmp_path):
     assert len(asked) == 1 and "hellohal2064/vllm-qwen3.5:latest" in asked[0] and "--trust hellohal2064" in asked[0]
     trusted = json.loads(run(tmp_path, *words, "--trust", "hellohal2064", "--json", **held))
     assert trusted["held"] == [] and len(trusted["candidates"]) == 2
+
+
+@contextmanager
+def at_terminal(tmp_path, held):
+    """`bascule up` with a real terminal, with registries to ask and nothing else."""
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1", **held}
+    words = [BASCULE, "up", ROOT / "models/adder", "--node", "name=a,host=local", "--venv", tmp_path / "nowhere"]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        words, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        try:
+            yield process, ours
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def read_until(terminal, word=""):
+    """What came until a word, or until the other side is closed."""
+    told = b""
+    while not word or word not in told.decode(errors="replace"):
+        try:
+            more = os.read(terminal, 4096)
+        except OSError:  # closed
+            break
+        if not more:
+            break
+        told += more
+    return told.decode()
+
+
+@pytest.mark.parametrize(("answer", "taken"), [(b"\n", False), (b"no\n", False), (b"yes\n", True)])
+def test_a_person_at_a_terminal_is_asked(held, tmp_path, answer, taken):
+    with at_terminal(tmp_path, held) as (process, terminal):
+        asked = read_until(terminal, "[y/N] ")
+        assert "take images of hellohal2064 for this run? [y/N] " in asked
+        os.write(terminal, answer)
+        told = read_until(terminal)
+        process.wait(60)
+    assert ("error[image-not-trusted]" in told) is not taken
+    assert ("trusted    hellohal2064" in told and "1 could serve it" in told) is taken
+
+
+def test_ctrl_c_at_the_question_ends_the_run(held, tmp_path):
+    with at_terminal(tmp_path, held) as (process, terminal):
+        read_until(terminal, "[y/N] ")
+        process.send_signal(signal.SIGINT)
+        read_until(terminal)
+        assert process.wait(60) == 130
 
 
 def test_a_word_from_a_thread_of_a_registry_reaches_the_journal(held, real, tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from bascule.candidates.ask import Ask, Discovered
 from bascule.candidates.choose import discover_candidates
 from bascule.candidates.names import spec_of
+from bascule.consent import Consent
 from bascule.core.nouns import Candidate, Finding
 from bascule.discover.candidates import from_recipe
 from bascule.discover.rank import Ranked
@@ -18,14 +20,19 @@ Foreseen = Mapping[Candidate, Finding]
 
 
 async def found_candidates(
-    ask: Ask, recipe: Recipe, note: Callable[..., None]
+    ask: Ask, recipe: Recipe, note: Callable[..., None], consent: Consent | None = None
 ) -> tuple[tuple[Candidate, ...], Foreseen]:
     """The candidates, the best first; those that the probe refused come last, so that the story tells them.
 
-    Raises RecipeError when there is none, or when all are published by people whom nobody has said to trust.
+    Where only images of people who are not known would do, `consent` is asked about each of them. Raises RecipeError
+    when there is none, or when all are published by people whom nobody has said to trust.
     """
     found = await discover_candidates(ask)
     note("discovered", **_brief(found))
+    if consent and not found.ranking.candidates and (said := await _trusted(found, consent)):
+        note("trusted", publishers=said)
+        found = await discover_candidates(replace(ask, trust=(*ask.trust, *said)))
+        note("discovered", **_brief(found))
     refused = [row for row in found.ranking.refused if row.verdict.finding]
     rows = [row for row in (*found.ranking.candidates, *refused) if row.offer.engine in ENGINES]
     if not rows or (found.ranking.held and not found.ranking.candidates):
@@ -34,6 +41,16 @@ async def found_candidates(
     candidates = from_recipe(recipe.model_copy(update={"candidates": specs}), ask.base, ask.words)
     pairs = zip(candidates, rows, strict=True)
     return candidates, {candidate: row.verdict.finding for candidate, row in pairs if row.verdict.finding}
+
+
+async def _trusted(found: Discovered, consent: Consent) -> list[str]:
+    """Publishers whose images may be taken this time."""
+    said = []
+    for publisher in found.to_ask_about:
+        row = next(row for row in found.ranking.held if row.offer.publisher.words[1] == publisher)
+        if await consent(f"{row.offer.name}: {row.because}\ntake images of {publisher} for this run?"):
+            said.append(publisher)
+    return said
 
 
 def _brief(found: Discovered) -> dict[str, object]:

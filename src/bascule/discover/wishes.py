@@ -59,7 +59,7 @@ def asked_of(candidate: Candidate, context: int | None) -> Asked | None:
 
 
 def tokens(text: str) -> int | None:
-    """A number of tokens, or of bytes, as vLLM takes it; None: it is left to the engine. Raises ValueError for anything else."""
+    """A number of tokens, or of bytes, as vLLM takes it; None: it is left to the engine. Raises ValueError else."""
     if text.strip().lower() in _LEFT_TO_THE_ENGINE:
         return None
     found = re.fullmatch(r"(\d{1,15})(\.\d{1,15})?([kKmMgGtT]?)", text.strip(), re.ASCII)

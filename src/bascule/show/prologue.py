@@ -131,6 +131,10 @@ def _discovered(story: Narrator, event: Event) -> Iterator[Say]:
         yield Say("", f"{one['source']} was not read: {one['why']}", "dim")
 
 
+def _trusted(story: Narrator, event: Event) -> Iterator[Say]:
+    yield Say("trusted", f"{', '.join(event.data['publishers'])}: said at the terminal, for this run")
+
+
 def _asking(story: Narrator, event: Event) -> Iterator[Say]:
     """What is waited for, when registries are asked."""
     yield Say("asking", event.data["says"], "dim")
@@ -143,6 +147,7 @@ TELLERS: Mapping[str, Callable[[Narrator, Event], Iterator[Say]]] = {
     "model": _model,
     "asking": _asking,
     "discovered": _discovered,
+    "trusted": _trusted,
     "candidates": _candidates,
     "fitted": _fitted,
     "probed": _probed,
