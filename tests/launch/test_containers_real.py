@@ -6,26 +6,23 @@ import asyncio
 import os
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from bascule.core.nouns import Node, RankPlan
 from bascule.errors import NodeTrouble
-from bascule.lab import hosts
 from bascule.launch.docker import DockerRuntime, docker_of
 from bascule.remote import facts
 from bascule.remote.connect import connect
 from bascule.remote.local import LocalRunner
-from lab_parts import lab_of
+from lab_parts import TINY, import_tiny, inside, lab_of, tiny_image
 
 pytestmark = pytest.mark.lab
 
 NAME = "s.7.1.r0"
-LABEL = {"service": "s", "generation": "7.1", "rank": "0", "node": "h1", "artefact": "tiny:1"}
+LABEL = {"service": "s", "generation": "7.1", "rank": "0", "node": "h1", "artefact": TINY}
 RANK = RankPlan(0, "h1", ("sh", "-c", 'echo "pid $$ $FRUIT"; cat /run/bascule/note; exec sleep 100'), {"FRUIT": "fig"})
-TOOLS = ("/bin/sh", "/bin/sleep", "/bin/cat")
 SUDOERS = "root ALL=(ALL) ALL\nmaint ALL=(root) NOPASSWD: ALL\n"
 
 
@@ -39,18 +36,7 @@ def needed(*programs):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """The root file system of an image: a shell, sleep and cat with their libraries."""
-    path = tmp_path_factory.mktemp("tiny") / "root.tar"
-    told = subprocess.run(["ldd", *TOOLS], capture_output=True, text=True, check=True).stdout
-    libraries = {word for word in told.split() if word.startswith("/") and not word.endswith(":")}
-    with tarfile.open(path, "w", dereference=True) as archive:
-        for file in sorted({*TOOLS, *libraries}):
-            archive.add(file)
-        for folder in ("run", "tmp"):
-            entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(entry)
-    return path
+    return tiny_image(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +44,10 @@ def lab(tmp_path_factory, tiny):
     needed("dockerd", "sudo")
     with lab_of(tmp_path_factory, "clab", 1, 90) as made:
         folder = made.host_folder(made.hosts[0])
-        shutil.copy(tiny, folder / "tiny.tar")
         (folder / "sudoers").write_text(SUDOERS.replace("maint", "guest"))
         (folder / "sudoers").chmod(0o440)
-        inside(made, "docker", "import", "/run/host/tiny.tar", "tiny:1")
+        import_tiny(made, tiny)
         yield made
-
-
-def inside(lab, *words):
-    done = subprocess.run(hosts.inside(lab.hosts[0], words), capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def known(node, runner):
@@ -89,7 +69,7 @@ def lives(node, runner, command):
         again = await runtime.observe(runner, node, {NAME: glimpse.cursor})
         assert again[0].gained == b""
         (state,) = await runtime.find(runner, node, "s")
-        assert (state.alive, state.rank, state.generation, state.label["artefact"]) == (True, 0, "7.1", "tiny:1")
+        assert (state.alive, state.rank, state.generation, state.label["artefact"]) == (True, 0, "7.1", TINY)
         await runtime.stop(runner, node, (NAME,), 1)
         (state,) = await runtime.find(runner, node)
         assert (state.alive, state.exit_code) == (False, 137)  # sleep as first process ignores TERM
@@ -121,13 +101,13 @@ def test_a_user_of_dockers_group(lab):
 def test_a_user_with_neither_is_told_what_is_missing_and_sudo_without_a_password_is_enough(lab):
     node = Node("h1", "guest@h1")
     runner = connect([node])["h1"]
-    inside(lab, "sh", "-c", "[ ! -e /usr/bin/podman ] || mount --bind /dev/null /usr/bin/podman")
+    inside(lab.hosts[0], "sh", "-c", "[ ! -e /usr/bin/podman ] || mount --bind /dev/null /usr/bin/podman")
     with pytest.raises(NodeTrouble) as trouble:
         docker_of(known(node, runner))
     assert trouble.value.code == "no-docker"
     assert "docker: " in trouble.value.seen and "sudo -n docker: " in trouble.value.seen
     assert trouble.value.advice == "add the SSH user there to the group docker, or let it use sudo without a password"
-    inside(lab, "mount", "--bind", "/run/host/sudoers", "/etc/sudoers")
+    inside(lab.hosts[0], "mount", "--bind", "/run/host/sudoers", "/etc/sudoers")
     lives(known(node, runner), runner, ("sudo", "-n", "docker"))
 
 
@@ -146,10 +126,10 @@ def test_podman(tmp_path, tiny, monkeypatch):
                 (tools / program.name).unlink(missing_ok=True)
                 (tools / program.name).symlink_to(program)
     monkeypatch.setenv("PATH", str(tools))
-    subprocess.run(["podman", "import", "--quiet", tiny, "tiny:1"], check=True, capture_output=True)
+    subprocess.run(["podman", "import", "--quiet", tiny, TINY], check=True, capture_output=True)
     node = Node("h1", "local")
     runner = LocalRunner(node)
     try:
         lives(known(node, runner), runner, ("podman",))
     finally:
-        subprocess.run(["podman", "rmi", "--force", "tiny:1"], check=False, capture_output=True)
+        subprocess.run(["podman", "rmi", "--force", TINY], check=False, capture_output=True)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,6 +23,8 @@ SLEEPS = "echo up; while :; do sleep 1; done"
 class Stand:
     """A service of the name `s`: rank 0 on node a, which is here, and more on nodes that a test names."""
 
+    artefact: Mapping[str, str] = {"kind": "venv", "ref": "/x"}  # what the candidate runs
+
     def __init__(self, folder: Path, url: str = "http://127.0.0.1:9/v1", engine: str = "vllm") -> None:
         self.folder, self.url, self.engine = folder, url, engine
         self.nodes: list[dict] = []
@@ -35,14 +38,14 @@ class Stand:
 
     def serve(self, *scripts: str) -> Stand:
         """One rank a node, each running a shell script; noted as served."""
-        candidate = {"name": "c", "engine": self.engine, "artefact": {"kind": "venv", "ref": "/x"}, "changes": []}
+        candidate = {"name": "c", "engine": self.engine, "artefact": self.artefact, "changes": []}
         self.run_number = self.journal.begin(service="s", source="s.yaml", model="/m", nodes=self.nodes)
         self.plans = [
             RankPlan(number, node["name"], ("/bin/sh", "-c", script), {})
             for number, (node, script) in enumerate(zip(self.nodes, scripts, strict=True))
         ]
         for node, plan in zip(self.nodes, self.plans, strict=True):
-            self._start(node, plan)
+            self._start(node, plan, self._label(plan))
         endpoint = Endpoint(self.url, "m", "/health")
         self.journal.record(self.run_number, "try", candidate=candidate, because="test")
         self.journal.record(self.run_number, "launch", generation=self.generation, ranks=self.plans, endpoint=endpoint)
@@ -101,8 +104,8 @@ class Stand:
                     with suppress(ProcessLookupError):
                         os.kill(int(pid), signal.SIGKILL)
 
-    def _start(self, node: dict, plan: RankPlan) -> None:
-        label = label_of(
+    def _label(self, plan: RankPlan) -> dict[str, str]:
+        return label_of(
             "s",
             self.generation,
             plan,
@@ -112,9 +115,11 @@ class Stand:
             url=self.url,
             model="m",
             candidate="c",
-            artefact="/x",
+            artefact=self.artefact["ref"],
             changes=[],
         )
+
+    def _start(self, node: dict, plan: RankPlan, label: dict[str, str]) -> None:
         script = start_script(node["run_dir"], f"s.{self.generation}.r{plan.rank}", plan, label)
         subprocess.run(["sh", "-s"], input=script.encode(), check=True, timeout=30)
 
