@@ -25,7 +25,7 @@ demo: engines  ## serve a real model over two nodes of this machine, past candid
 	@sh examples/demo.sh
 
 test: engines lint types  ## install, then all tests
-	@sh tests/in_two.sh $(BIN)/pytest
+	@sh tests/side_by_side.sh $(BIN)/pytest
 
 drills: engines  ## every fault of a real engine over two hosts, also those that take minutes (root, half an hour)
 	$(BIN)/pytest -m '' -rP tests/drills

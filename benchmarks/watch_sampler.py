@@ -108,7 +108,7 @@ def _sshd(folder: Path) -> Iterator[tuple[int, str]]:
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\n"
         f"AuthorizedKeysFile {folder}/authorized_keys\n"
-        "PasswordAuthentication no\nStrictModes no\nUsePAM no\nPidFile none\n"
+        "PasswordAuthentication no\nStrictModes no\nUsePAM no\nPidFile none\nSetEnv SHLVL=1\n"
     )
     (folder / "ssh_config").write_text(
         f"Host bench\n  HostName 127.0.0.1\n  Port {port}\n  User {getpass.getuser()}\n"

@@ -53,6 +53,9 @@ class Sshd:
             "StrictModes no",
             "UsePAM no",
             "PidFile none",
+            # Debian's bash reads ~/.bashrc for a command over ssh unless a shell is around it: what a person has
+            # there takes its time, and may wait for a lock that a killed session left.
+            "SetEnv SHLVL=1",
         ]
         config.write_text("\n".join([*lines, *options]) + "\n")
         with (self.folder / "sshd.log").open("ab") as log:

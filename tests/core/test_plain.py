@@ -41,6 +41,7 @@ def test_findings_become_json() -> None:
         "change": {"kind": "env", "name": "X", "value": "1", "node": "a"},
         "advice": "",
         "scope": "artefact",
+        "release": "",
     }
 
 

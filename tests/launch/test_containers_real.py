@@ -23,6 +23,9 @@ pytestmark = pytest.mark.lab
 NAME = "s.7.1.r0"
 LABEL = {"service": "s", "generation": "7.1", "rank": "0", "node": "h1", "artefact": TINY}
 RANK = RankPlan(0, "h1", ("sh", "-c", 'echo "pid $$ $FRUIT"; cat /run/bascule/note; exec sleep 100'), {"FRUIT": "fig"})
+LINES = 4000
+COUNTS = f"i=0; while [ $i -lt {LINES} ]; do echo $0$i; i=$((i+1)); done"
+TALKS = f"sh -c '{COUNTS}' o & sh -c '{COUNTS}' e >&2; wait; sleep 1"
 SUDOERS = "root ALL=(ALL) ALL\nmaint ALL=(root) NOPASSWD: ALL\n"
 
 
@@ -75,11 +78,27 @@ def lives(node, runner, command):
         assert (state.alive, state.exit_code) == (False, 137)  # sleep as first process ignores TERM
         await runtime.remove(runner, node, (NAME,))
         assert await runtime.find(runner, node, "s") == []
+        await tells_each_line_once(runtime, runner, node)
         broken = await runtime.start(runner, node, NAME, RankPlan(0, "h1", ("no-such-program",), {}), LABEL)
         assert not broken.ok and "no-such-program" in broken.complaint
         assert await runtime.find(runner, node, "s") == []
 
     asyncio.run(drill())
+
+
+async def tells_each_line_once(runtime, runner, node):
+    """Two streams that are written to at once, and a look while that goes on."""
+    started = await runtime.start(runner, node, NAME, RankPlan(0, "h1", ("sh", "-c", TALKS), {}), LABEL)
+    assert started.ok, started.complaint
+    gained, cursor, more = b"", "", True
+    while more:
+        (glimpse,) = await runtime.observe(runner, node, {NAME: cursor})
+        gained, cursor = gained + glimpse.gained, glimpse.cursor
+        more = glimpse.alive or glimpse.gained
+    lines = gained.decode().splitlines()
+    assert [line for line in lines if line[0] == "o"] == [f"o{number}" for number in range(LINES)]
+    assert [line for line in lines if line[0] == "e"] == [f"e{number}" for number in range(LINES)]
+    await runtime.remove(runner, node, (NAME,))
 
 
 async def said(runtime, runner, node):

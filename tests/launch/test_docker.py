@@ -131,12 +131,21 @@ def block(name, state, cursor, log):
 
 
 def test_a_look_gives_new_lines_once_and_where_it_was_left():
-    log = "2026-11-30T10:00:00.1Z one\n2026-11-30T10:00:00.2Z two\n2026-11-30T10:00:00.3Z cut"
+    log = "2026-11-30T10:00:00.1Z one\n2026-11-30T10:00:00.2Z two\r2\n2026-11-30T10:00:00.3Z cut"
     (first,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", "-", log))
-    assert (first.gained, first.cursor, first.alive) == (b"one\ntwo\n", "2026-11-30T10:00:00.2Z", True)
-    again = "2026-11-30T10:00:00.2Z two\n2026-11-30T10:00:00.3Z cut and whole\n"
-    (second,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", first.cursor, again))
-    assert second.gained == b"cut and whole\n"
+    assert (first.gained, first.cursor, first.alive) == (b"one\ntwo\r2\n", "2026-11-30T10:00:00Z,2", True)
+    more = "2026-11-30T10:00:00.3Z cut and whole\n"
+    (second,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", first.cursor, more))
+    assert (second.gained, second.cursor) == (b"cut and whole\n", "2026-11-30T10:00:00Z,3")
+    (third,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", second.cursor, ""))
+    assert (third.gained, third.cursor) == (b"", second.cursor)
+
+
+def test_lines_of_one_time_and_of_times_that_are_not_in_order_are_all_given():
+    """As podman tells lines that were written at once, and docker those of two streams."""
+    log = "".join(f"2026-11-30T10:00:0{at}Z {text}\n" for at, text in (("0.9", 1), ("1.2", 2), ("1.2", 3), ("0.8", 4)))
+    (seen,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", "-", log))
+    assert (seen.gained, seen.cursor) == (b"1\n2\n3\n4\n", "2026-11-30T10:00:01Z,3")
 
 
 def test_a_look_at_one_that_the_kernel_ended_and_one_that_is_gone():

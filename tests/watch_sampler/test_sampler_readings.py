@@ -121,6 +121,7 @@ def test_an_answer_that_ends_early_is_void(name):
         "cgroup 0 cpu 1e9",
         "cgroup 0 io 8:0 rbytes=x wbytes=1",
         "cgroup 0 heat 1",
+        "cgroup 0 paused THAWED",
         "rank 0 1",
         "rdma /sys/x nan",
         "page KernelPageSize: 4 MB",

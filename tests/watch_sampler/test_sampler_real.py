@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -22,7 +23,27 @@ from bascule.watch.sockets import Seat, unreachable
 
 BUSY = "while :; do :; done"
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-CPUACCT = Path("/sys/fs/cgroup/cpuacct")
+CGROUPS = Path("/sys/fs/cgroup")
+CPUACCT = CGROUPS / "cpuacct"
+
+
+class Freezer(NamedTuple):
+    """How a group of processes is frozen; `top` is None where that can't be done."""
+
+    top: Path | None
+    file: str
+    frozen: str
+    thawed: str
+    told: str
+    says: str
+
+
+VERSION_2 = next((top for top in (CGROUPS, CGROUPS / "unified") if (top / "cgroup.controllers").exists()), None)
+VERSION_1 = CGROUPS / "freezer" if (CGROUPS / "freezer").is_dir() else None
+FREEZERS = (
+    Freezer(VERSION_1, "freezer.state", "FROZEN", "THAWED", "freezer.state", "FROZEN"),
+    Freezer(VERSION_2, "cgroup.freeze", "1", "0", "cgroup.events", "frozen 1"),
+)
 
 
 class Clock:
@@ -244,6 +265,22 @@ def test_an_answer_that_is_cut_or_foreign_gives_no_sample_and_says_so(ranks):
     assert "awk: not found" in sampler.trouble
 
 
+def contained(node, pid):
+    """A sampler of a rank that is a container with this first process."""
+    began = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19])
+
+    class Docker(LocalRunner):
+        """A daemon that knows one container; all else is this machine."""
+
+        async def run(self, argv, *, stdin="", within=30.0):
+            if "roots" in argv:
+                told = f"=== roots\nroot 0 {pid} {began}\n=== took\n=== end\n"
+                return Result(tuple(argv), 0, told.encode(), b"")
+            return await super().run(argv, stdin=stdin, within=within)
+
+    return Sampler(Docker(node), node, [Watched(0, "a", "s.1.r0", "image", "lo")])
+
+
 @ROOT
 @pytest.mark.skipif(not CPUACCT.is_dir(), reason="no cgroup version 1 here")
 def test_the_own_cgroup_of_a_container_is_its_cpu_and_its_list_of_processes(ranks):
@@ -253,24 +290,37 @@ def test_the_own_cgroup_of_a_container_is_its_cpu_and_its_list_of_processes(rank
     try:
         (group / "cgroup.procs").write_text(str(child.pid))
         until(lambda: cpu_of(child.pid) >= 10)
-        began = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(") ")[2].split()[19])
-
-        class Docker(LocalRunner):
-            """A daemon that knows one container; all else is this machine."""
-
-            async def run(self, argv, *, stdin="", within=30.0):
-                if "roots" in argv:
-                    told = f"=== roots\nroot 0 {child.pid} {began}\n=== took\n=== end\n"
-                    return Result(tuple(argv), 0, told.encode(), b"")
-                return await super().run(argv, stdin=stdin, within=within)
-
-        sampler = Sampler(Docker(ranks.node), ranks.node, [Watched(0, "a", "s.1.r0", "image", "lo")])
+        sampler = contained(ranks.node, child.pid)
         (sample,) = asyncio.run(_once(sampler))
         usage = int((group / "cpuacct.usage").read_text()) / 1e9
         assert 0 < sample.values["cpu_s"] <= usage
         assert sample.values["processes"] >= 1
         assert sampler.pids[0][0] == child.pid
     finally:
+        os.killpg(child.pid, 9)
+        child.wait()
+        until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+@ROOT
+@pytest.mark.parametrize("freezer", FREEZERS, ids=lambda one: one.file)
+def test_a_container_that_is_paused_is_seen_by_its_cgroup_of_either_version(ranks, freezer):
+    if not freezer.top:
+        pytest.skip("no cgroups of this version here")
+    group = freezer.top / f"bascule-test-{os.getpid()}"
+    group.mkdir()
+    child = subprocess.Popen(("sh", "-c", "sleep 300 & wait"), start_new_session=True)
+    try:
+        (group / "cgroup.procs").write_text(str(child.pid))
+        (before,) = asyncio.run(_once(contained(ranks.node, child.pid)))
+        (group / freezer.file).write_text(freezer.frozen)
+        until(lambda: freezer.says in (group / freezer.told).read_text())
+        (after,) = asyncio.run(_once(contained(ranks.node, child.pid)))
+        assert (before.values["stopped"], "paused" in before.values) == (0, False)
+        assert (after.values["stopped"], after.values["paused"]) == (after.values["processes"], 1)
+    finally:
+        (group / freezer.file).write_text(freezer.thawed)
         os.killpg(child.pid, 9)
         child.wait()
         until(lambda: not (group / "cgroup.procs").read_text())

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,10 +22,9 @@ SLEEPS = "echo up; while :; do sleep 1; done"
 class Stand:
     """A service of the name `s`: rank 0 on node a, which is here, and more on nodes that a test names."""
 
-    artefact: Mapping[str, str] = {"kind": "venv", "ref": "/x"}  # what the candidate runs
-
     def __init__(self, folder: Path, url: str = "http://127.0.0.1:9/v1", engine: str = "vllm") -> None:
         self.folder, self.url, self.engine = folder, url, engine
+        self.artefact = {"kind": "venv", "ref": "/x"}
         self.nodes: list[dict] = []
         self.plans: list[RankPlan] = []
         self.journal = Journal()

@@ -95,6 +95,8 @@ def test_a_stopped_rank_is_told_after_some_seconds_and_not_at_once():
     assert seen == {NOW - 10: State.SERVING, NOW - 6: State.SERVING, NOW: State.STOPPED}
     ranks = rank(0), rank(1, (NOW - 8, {"stopped": 4}))
     assert judged(*ranks).says == "rank 1: 4 of its 4 processes are stopped by a signal"
+    ranks = rank(0), rank(1, (NOW - 8, {"stopped": 4, "paused": 1}))
+    assert judged(*ranks).says == "rank 1: its container is paused"
 
 
 def test_counters_that_are_old_tell_nothing_of_a_stop():

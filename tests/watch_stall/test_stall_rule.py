@@ -71,14 +71,21 @@ def test_a_head_in_its_last_steps_is_named_though_its_peer_never_says_them():
     assert (judged(MINUTE, ranks).verdict, judged(MINUTE, ranks).rank) == (Verdict.STALLED, 0)
 
 
-def test_a_rank_that_a_signal_stopped_is_named():
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        ({"stopped": 3}, "3 processes are stopped by a signal"),
+        ({"stopped": 3, "paused": 1}, "its container is paused"),
+    ],
+)
+def test_a_rank_that_was_stopped_is_named(seen, says):
     ranks = {
         0: (sampled(0, 400), stands("loaded", STOPPED)),
-        1: (sampled(1, 400, (0, {"stopped": 3})), stands("loaded", STOPPED)),
+        1: (sampled(1, 400, (0, seen)), stands("loaded", STOPPED)),
     }
     judgement = judged(MINUTE, ranks)
     assert (judgement.verdict, judgement.rank) == (Verdict.STALLED, 1)
-    assert "3 processes are stopped by a signal" in judgement.says
+    assert says in judgement.says
 
 
 def test_a_rank_that_never_came_is_told_as_such_within_a_minute():

@@ -97,7 +97,8 @@ def first_process(host: Host) -> int:
             line = next(line for line in status.read_text().splitlines() if line.startswith("NSpid:"))
         except (OSError, StopIteration):
             continue
-        if line.split()[-1] == "1" and len(line.split()) > 2:
+        _, *pids = line.split()
+        if len(pids) == 2 and pids[-1] == "1":  # that of a container there is the first one further in
             return pid
     raise BasculeError("host-dead", f"{host.name} of lab {host.lab} is not running", advice="bascule lab up")
 

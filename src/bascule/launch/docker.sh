@@ -9,8 +9,9 @@ list() {
   if [ -n "$ids" ]; then $1 inspect $ids; else echo "[]"; fi
 }
 
-# observe DOCKER NAME CURSOR [NAME CURSOR]...: state, and what the log gained since the time CURSOR ("-": all of it;
-# "recent": its last lines).
+# observe DOCKER NAME CURSOR [NAME CURSOR]...: state, and what the log gained. CURSOR is a second and the number of its
+# lines and later ones that are known ("-": none is; "recent": the last lines are wanted). What has no time before it is
+# not of the log: podman puts its warnings there.
 observe() {
   docker=$1; shift
   while [ $# -ge 2 ]; do
@@ -21,9 +22,14 @@ observe() {
       *" "*" true" | *" "*" false") ;;
       *) echo "$state" >&2; continue ;; # the daemon doesn't answer: nothing is known of this rank now
     esac
-    since=
-    case "$cursor" in -) ;; recent) since="--tail 300" ;; *) since="--since $cursor" ;; esac
-    log=$($docker logs --timestamps $since "bascule.$name" 2>&1 | head -c 262144; echo x)
+    since= known=0
+    case "$cursor" in
+      -) ;;
+      recent) since="--tail 300" ;;
+      *) since="--since ${cursor%,*}" known=${cursor##*,} ;;
+    esac
+    log=$($docker logs --timestamps $since "bascule.$name" 2>&1 | LC_ALL=C sed -n '/^[0-9]*-[0-9]*-[0-9]*T/p' |
+      tail -n "+$((known + 1))" | head -c 262144; echo x)
     log=${log%x}
     echo "=== $name $state $cursor $(printf %s "$log" | wc -c)"
     printf '%s\n' "$log"

@@ -15,10 +15,13 @@ from bascule.journal import Journal
 from bascule.launch import start as ranks
 from bascule.operate.guard import Guard
 from bascule.operate.lock import is_held
+from bascule.remote import shell
+from bascule.remote.docker import PREFIX
 from bascule.watch.capture import Captured
 from bascule.watch.diagnose import what_was_said
+from bascule.watch.follow import Rank
 from bascule.watch.load import has_metrics, times
-from bascule.watch.serving import Outlook, State, spins_beside, stopped_since
+from bascule.watch.serving import Outlook, State, is_paused, spins_beside, stopped_since
 
 IN_ORDER = (0, 130, 143)  # exit status of a rank that was told to end, and may have ended for that
 ENDING = 12.0  # seconds from the end of such a rank to that of the last one, and of its run folder
@@ -114,13 +117,9 @@ async def _keep(guard: Guard, folder: Path) -> Captured | None:
 def _finding(guard: Guard, outlook: Outlook, taken: Captured | None) -> Finding:
     """About a service whose ranks all live; what is proven or was said comes with its name and remedies."""
     seen = (_evidence(guard, outlook),)
-    where = next((rank for rank in guard.follower.ranks if rank.number == outlook.rank), None)
     match outlook.state:
         case State.STOPPED:
-            pids = " ".join(map(str, guard.vigil.pids.get(outlook.rank or 0, ())))
-            says = f"rank {outlook.rank} on {where.node if where else ''} is stopped by a signal"
-            advice = f"find out who stopped it; `kill -CONT {pids}` there lets it go on".replace(" `kill -CONT `", "")
-            return Finding(Step.WATCH, Fate.UNKNOWN, "rank-stopped", says, seen, advice=advice)
+            return _stopped(guard, guard.follower.ranks[outlook.rank or 0], seen)
         case State.UNANSWERED:
             return Finding(Step.WATCH, Fate.AGAIN, "completion-failed", outlook.says, seen)
         case State.SPINNING:
@@ -129,6 +128,18 @@ def _finding(guard: Guard, outlook: Outlook, taken: Captured | None) -> Finding:
             found = Finding(Step.WATCH, Fate.UNKNOWN, "service-standstill", outlook.says, seen)
     named = guard.vigil.link_cut(taken) or what_was_said(guard.follower.lines, guard.follower.places)
     return replace(named, evidence=(*named.evidence, *seen)) if named else found
+
+
+def _stopped(guard: Guard, rank: Rank, seen: tuple[Evidence, ...]) -> Finding:
+    """How it goes on: by a signal to its processes, or by docker, whose pause no signal ends."""
+    pids, tool = guard.vigil.pids.get(rank.number, ()), guard.ward.nodes[rank.node].facts.docker
+    says, advice = f"rank {rank.number} on {rank.node} is stopped by a signal", "find out who stopped it"
+    words: tuple[str, ...] = ("kill", "-CONT", *map(str, pids)) if pids else ()
+    if tool and is_paused(guard.served()[rank.number]):
+        says, advice = f"rank {rank.number} on {rank.node} is paused", "find out who paused it"
+        words = (*tool.command, "unpause", f"{PREFIX}.{rank.name}")
+    advice += f"; `{shell.line(words)}` there lets it go on" if words else ""
+    return Finding(Step.WATCH, Fate.UNKNOWN, "rank-stopped", says, seen, advice=advice)
 
 
 def _evidence(guard: Guard, outlook: Outlook) -> Evidence:

@@ -14,6 +14,7 @@ from bascule.core.nouns import RECENT, Glimpse, RankPlan, RankState
 PREFIX = "bascule"  # of names and labels
 FOLDER = "/run/bascule"  # in the container: files of the rank
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash", "/usr/bin/sh")
+_FRACTION = re.compile(r"\.[0-9]+")  # of a second
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # uname -m -> as images name it
 
 
@@ -91,19 +92,16 @@ def parse_states(text: str, node: str) -> list[RankState]:
 
 
 def parse_glimpses(out: bytes) -> list[Glimpse]:
-    """Blocks of `=== NAME STATUS EXIT OOM BYTES` and so many bytes of timestamped log, then a newline.
-
-    The cursor is the time of the newest whole line; `docker logs --since` gives that line once more.
-    """
+    """Blocks of `=== NAME STATUS EXIT OOM CURSOR BYTES`, so many bytes of new lines with their times, and a newline."""
     glimpses = []
     while out.startswith(b"=== "):
         head, _, rest = out.partition(b"\n")
         name, status, code, oom, cursor, size = head.decode().split()[1:]
         told, out = rest[: int(size)], rest[int(size) + 1 :]
-        gained, newest = _new_lines(told, "" if cursor in ("-", RECENT) else cursor)
+        gained, behind = _new_lines(told, "" if cursor in ("-", RECENT) else cursor)
         alive = status in ("running", "paused", "restarting", "created")
         exit_code = int(code) if not alive and code.lstrip("-").isdigit() and status != "missing" else None
-        glimpses.append(Glimpse(name, alive, exit_code, gained, newest, oom == "true"))
+        glimpses.append(Glimpse(name, alive, exit_code, gained, behind, oom == "true"))
     return glimpses
 
 
@@ -147,12 +145,21 @@ def _state(found: Mapping[str, Any], node: str) -> RankState:
 
 
 def _new_lines(told: bytes, cursor: str) -> tuple[bytes, str]:
+    """Whole lines without their times, and where they end: `SECOND,LINES`, with so many lines since that second began.
+
+    A time alone is no place in a log. Podman gives all lines that were written at once the same time, and those of a
+    time are not in `--since` it; docker's times of two streams are not in order, and after the first line that is not
+    too old its `--since` gives all.
+    """
+    second, _, known = cursor.partition(",")
+    lines = int(known or 0)
     gained: list[bytes] = []
-    whole, _, _ = told.rpartition(b"\n")
-    for line in whole.split(b"\n") if whole else []:
+    *whole, _ = told.split(b"\n")
+    for line in whole:
         stamp, _, text = line.partition(b" ")
-        at = stamp.decode(errors="replace")
-        if at > cursor:
-            cursor = at
-            gained.append(text)
-    return b"".join(text + b"\n" for text in gained), cursor
+        at = _FRACTION.sub("", stamp.decode(errors="replace"))
+        if at > second:
+            second, lines = at, 0
+        lines += 1
+        gained.append(text + b"\n")
+    return b"".join(gained), f"{second},{lines}" if second else ""

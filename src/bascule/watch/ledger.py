@@ -118,6 +118,8 @@ def _gauges(moment: Moment) -> dict[str, float]:
         "stopped": sum(one.state in STOPPED for one in alive),
         "runnable": sum(one.state == RUNNABLE for one in alive),
     }
+    if "paused" in moment.reading.cgroup:  # its processes show other states then
+        found |= {"stopped": len(alive), "paused": 1.0}
     if "memory" in moment.reading.cgroup:
         found["memory_bytes"] = moment.reading.cgroup["memory"]
     elif alive and moment.page is not None:

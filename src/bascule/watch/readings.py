@@ -40,7 +40,7 @@ class Reading:
 
     root: tuple[int, int] | None = None  # pid of its first process, and when that began
     processes: tuple[Process, ...] = ()
-    cgroup: Mapping[str, int] = field(default_factory=dict)  # cpu (nanoseconds), read, written, memory (bytes)
+    cgroup: Mapping[str, int] = field(default_factory=dict)  # cpu (ns), read, written, memory (bytes), paused (1)
     net: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # interface -> bytes received, sent
 
 
@@ -238,11 +238,13 @@ def _take_net(one: _Kept, rest: str) -> None:
 
 
 def _take_cgroup(one: _Kept, rest: str) -> None:
-    """`cpu usage_usec N`, `cpu usage_nsec N`, `memory N`, or a device's I/O as version 1 or 2 prints it."""
+    """`cpu usage_usec N`, `cpu usage_nsec N`, `memory N`; as version 1 or 2 prints it a device's I/O, or a pause."""
     what, _, rest = rest.partition(" ")
     row = rest.split()
     if what == "memory":
         one.add("memory", _number(rest))
+    elif what == "paused" and rest in ("frozen 1", "FREEZING", "FROZEN"):
+        one.add("paused", 1)
     elif what == "cpu" and len(row) == 2 and row[0] in ("usage_usec", "usage_nsec"):
         one.add("cpu", _number(row[1]) * (1000 if row[0] == "usage_usec" else 1))
     elif what == "io" and row[1:2] in (["Read"], ["Write"]) and len(row) == 3:

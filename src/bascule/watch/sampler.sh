@@ -79,6 +79,11 @@ look() {
         lines("cgroup " rank " memory", place "/memory.current", "^[0-9]+$")
         lines("cgroup " rank " memory", place "/memory.usage_in_bytes", "^[0-9]+$")
       }
+      place = group(root, "freezer")
+      if (place != "") {
+        lines("cgroup " rank " paused", place "/cgroup.events", "^frozen 1$")
+        lines("cgroup " rank " paused", place "/freezer.state", "^(FREEZING|FROZEN)$")
+      }
     }
     function io(pid,   file, line, part, read, written) {
       file = "/proc/" pid "/io"; read = "-"; written = "-"

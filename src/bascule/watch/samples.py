@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 # Counters only grow while a rank lives; gauges go up and down. Names are columns of the CSV that evidence keeps.
 COUNTERS = ("log_bytes", "cpu_s", "read_bytes", "written_bytes", "net_rx_bytes", "net_tx_bytes", "rdma_bytes")
 REQUESTS = ("requests", "request_since")  # that wait at the head's API, and when the first came by the watcher's clock
-GAUGES = (
+GAUGES = (  # where `paused` is told, `stopped` are all processes of the container
     "memory_bytes",
     "gpu_bytes",
     "gpu_percent",
@@ -17,6 +17,7 @@ GAUGES = (
     "processes",
     "compilers",
     "stopped",
+    "paused",
     "runnable",
     *REQUESTS,
 )

@@ -1,8 +1,8 @@
 """How a service stands while it serves (pure).
 
 Silence is normal then: a service that nobody asks is idle, and never stalled. What is told: a rank that ended, one
-that a signal stopped, a node that doesn't answer, and requests that are open while nothing moves. Where only our own
-question can tell, the outlook says that there is a doubt.
+that a signal or a pause stopped, a node that doesn't answer, and requests that are open while nothing moves. Where
+only our own question can tell, the outlook says that there is a doubt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class State(StrEnum):
     SERVING = "serving"  # nothing speaks against it
     UNKNOWN = "unknown"  # its node doesn't answer, or doesn't tell
     DEAD = "dead"
-    STOPPED = "stopped"  # by a signal: it is there and does nothing
+    STOPPED = "stopped"  # by a signal, or its container is paused: it is there and does nothing
     SPINNING = "spinning"  # busy, and nothing comes of it
     STANDSTILL = "standstill"  # requests are open, and nothing moves
     UNANSWERED = "unanswered"  # it answers a question with an error, or not at all
@@ -103,9 +103,14 @@ def judge(ranks: Sequence[Served], loads: Sequence[Load], asked: Asked | None, n
 
 
 def stopped_since(one: Served) -> float | None:
-    """Since when some of its processes were stopped by a signal at each look; None when the newest one saw none."""
+    """Since when some of its processes were stopped at each look; None when the newest one saw none."""
     last = list(takewhile(lambda sample: sample.values.get("stopped"), reversed(one.samples)))
     return last[-1].at if last else None
+
+
+def is_paused(one: Served) -> bool:
+    """True when it stopped because its container is paused: no signal lets it go on."""
+    return bool(one.samples and one.samples[-1].values.get("paused"))
 
 
 def spins_beside(one: Served, since: float, loads: Sequence[Load], now: float) -> str:
@@ -157,6 +162,8 @@ def _stopped(one: Served, now: float) -> str:
     since, newest = stopped_since(one), one.samples[-1] if one.samples else None
     if since is None or newest is None or newest.at - since < times().stopped_s or now - newest.at > noise().stale_s:
         return ""
+    if is_paused(one):
+        return "its container is paused"
     stopped, every = newest.values["stopped"], newest.values.get("processes", 0.0)
     return f"{stopped:.0f} of its {every:.0f} processes are stopped by a signal"
 

@@ -46,7 +46,7 @@ class Standing:
     progress: Progress | None = None  # None: nothing was ever seen of it
     moving: tuple[str, ...] = ()
     counters: str = ""  # all figures, for a verdict to quote
-    stopped: float = 0.0  # processes that a signal has stopped
+    stopped: float = 0.0  # processes that a signal or a pause has stopped
 
     @property
     def is_missing(self) -> bool:
@@ -89,8 +89,10 @@ def stand(watched: Watched, facts: Facts, now: float) -> Standing:
     told = tuple(move.says for move in moving)
     counters = seen.says() + (f"; not read: {', '.join(seen.unknown)}" if seen.unknown else "")
     since = now if verdict in (Verdict.PROGRESSING, Verdict.SLOW) else _moved_at(watched)
-    stopped = watched.samples[-1].values.get("stopped", 0.0) if watched.samples else 0.0
-    counters += f"; {stopped:.0f} processes are stopped by a signal" if stopped else ""
+    newest = watched.samples[-1].values if watched.samples else {}
+    stopped = newest.get("stopped", 0.0)
+    how = "its container is paused" if newest.get("paused") else f"{stopped:.0f} processes are stopped by a signal"
+    counters += f"; {how}" if stopped else ""
     return Standing(rank, verdict, progress.phase, since, says, progress, told, counters, stopped)
 
 
