@@ -130,12 +130,15 @@ def block(name, state, cursor, log):
     return f"=== {name} {state} {cursor} {len(log.encode())}\n{log}\n".encode()
 
 
+def at(second, text):
+    return f"2026-11-30T10:00:{second:012.9f}Z {text}"
+
+
 def test_a_look_gives_new_lines_once_and_where_it_was_left():
-    log = "2026-11-30T10:00:00.1Z one\n2026-11-30T10:00:00.2Z two\r2\n2026-11-30T10:00:00.3Z cut"
+    log = at(0.1, "one\n") + at(0.2, "two\r2\n") + at(0.3, "cut")
     (first,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", "-", log))
     assert (first.gained, first.cursor, first.alive) == (b"one\ntwo\r2\n", "2026-11-30T10:00:00Z,2", True)
-    more = "2026-11-30T10:00:00.3Z cut and whole\n"
-    (second,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", first.cursor, more))
+    (second,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", first.cursor, at(0.3, "cut and whole\n")))
     assert (second.gained, second.cursor) == (b"cut and whole\n", "2026-11-30T10:00:00Z,3")
     (third,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", second.cursor, ""))
     assert (third.gained, third.cursor) == (b"", second.cursor)
@@ -143,9 +146,15 @@ def test_a_look_gives_new_lines_once_and_where_it_was_left():
 
 def test_lines_of_one_time_and_of_times_that_are_not_in_order_are_all_given():
     """As podman tells lines that were written at once, and docker those of two streams."""
-    log = "".join(f"2026-11-30T10:00:0{at}Z {text}\n" for at, text in (("0.9", 1), ("1.2", 2), ("1.2", 3), ("0.8", 4)))
+    log = at(0.9, "1\n") + at(1.2, "2\n") + at(1.2, "3\n") + at(0.8, "4\n")
     (seen,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", "-", log))
     assert (seen.gained, seen.cursor) == (b"1\n2\n3\n4\n", "2026-11-30T10:00:01Z,3")
+
+
+def test_a_line_that_was_read_in_pieces_is_one_again_and_stands_where_its_last_piece_does():
+    log = at(0.9, "one, ") + at(1.1, "and on\n") + at(1.2, "two\n")
+    (seen,) = docker.parse_glimpses(block("s.1.1.r0", "running 0 false", "-", log))
+    assert (seen.gained, seen.cursor) == (b"one, and on\ntwo\n", "2026-11-30T10:00:01Z,2")
 
 
 def test_a_look_at_one_that_the_kernel_ended_and_one_that_is_gone():

@@ -35,7 +35,7 @@ def test_a_short_log_is_read_whole(ranks):
 
 
 def test_the_newest_lines_of_a_container_are_taken_up():
-    log = b"2026-12-01T10:00:00.1Z one\n2026-12-01T10:00:00.2Z two\n"
+    log = b"2026-12-01T10:00:00.100000000Z one\n2026-12-01T10:00:00.200000000Z two\n"
     (glimpse,) = parse_glimpses(b"=== s.1.1.r0 running 0 false %s %d\n%s\n" % (RECENT.encode(), len(log), log))
     assert (glimpse.gained, glimpse.cursor) == (b"one\ntwo\n", "2026-12-01T10:00:00Z,2")
 

@@ -14,7 +14,7 @@ from bascule.core.nouns import RECENT, Glimpse, RankPlan, RankState
 PREFIX = "bascule"  # of names and labels
 FOLDER = "/run/bascule"  # in the container: files of the rank
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash", "/usr/bin/sh")
-_FRACTION = re.compile(r"\.[0-9]+")  # of a second
+_TIME = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})\.[0-9]{9}(Z|[+-][0-9:]{5}) ")  # as both print it
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # uname -m -> as images name it
 
 
@@ -149,17 +149,16 @@ def _new_lines(told: bytes, cursor: str) -> tuple[bytes, str]:
 
     A time alone is no place in a log. Podman gives all lines that were written at once the same time, and those of a
     time are not in `--since` it; docker's times of two streams are not in order, and after the first line that is not
-    too old its `--since` gives all.
+    too old its `--since` gives all. Both read long output in pieces, and put a time before each, within a line.
     """
     second, _, known = cursor.partition(",")
     lines = int(known or 0)
     gained: list[bytes] = []
     *whole, _ = told.split(b"\n")
     for line in whole:
-        stamp, _, text = line.partition(b" ")
-        at = _FRACTION.sub("", stamp.decode(errors="replace"))
+        at = "".join(part.decode() for part in (_TIME.findall(line) or [()])[-1])
         if at > second:
             second, lines = at, 0
         lines += 1
-        gained.append(text + b"\n")
+        gained.append(_TIME.sub(b"", line) + b"\n")
     return b"".join(gained), f"{second},{lines}" if second else ""
