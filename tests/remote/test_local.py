@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,34 @@ def test_an_interrupt_kills_the_command_and_what_it_started(tmp_path: Path) -> N
         return started
 
     assert len(asyncio.run(interrupted())) == 2
+
+
+def test_an_interrupt_while_the_command_is_made_kills_what_it_starts() -> None:
+    """The process is there before asyncio has a word for it: whatever the moment, nothing is left."""
+
+    seconds = str(10**6 + os.getpid())
+
+    async def interrupted(turns: int) -> None:
+        task = asyncio.create_task(execute(("sh", "-c", f"sleep {seconds} & wait"), ""))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        time.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(20):
+                await task
+
+    for turns in range(1, 8):
+        asyncio.run(interrupted(turns))
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if seconds.encode() in _bytes_of(path)]
+    assert left == []
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_an_interrupt_that_comes_after_the_end_is_no_trouble() -> None:

@@ -30,23 +30,31 @@ class LocalRunner:
 
 async def execute(argv: Sequence[str], stdin: str) -> tuple[int, bytes, bytes]:
     """Run a child to its end; when the caller is cancelled, the child's process group is killed first."""
-    try:
-        child = await asyncio.create_subprocess_exec(
+    making = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
+    )
+    try:
+        child = await asyncio.shield(making)  # asyncio itself would kill the first process alone
+        out, err = await child.communicate(stdin.encode())
     except FileNotFoundError as missing:
         raise NodeTrouble(
             "command-missing", f"{argv[0]} is not installed here", advice=f"install {argv[0]}"
         ) from missing
-    try:
-        out, err = await child.communicate(stdin.encode())
     except asyncio.CancelledError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        await child.wait()
+        with contextlib.suppress(FileNotFoundError):
+            await _kill(await making)
         raise
     return child.returncode or 0, out, err
+
+
+async def _kill(child: asyncio.subprocess.Process) -> None:
+    """Its whole group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    await child.wait()
