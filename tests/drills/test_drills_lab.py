@@ -1,10 +1,15 @@
-"""Real vLLM over two hosts, and what goes wrong most: the drills of every run. The others are in the files beside."""
+"""Real vLLM over two hosts: the hang of the story, which every run tests, and a start that is slow and well.
+
+The second takes four minutes: like those in the files beside, `make drills` runs it.
+"""
 
 from __future__ import annotations
 
 import re
 import signal
 import time
+
+import pytest
 
 from bascule.lab import hosts
 from drills.rig import NEEDS, Limited, figure, seconds
@@ -33,6 +38,7 @@ def test_an_advertised_address_that_the_peer_cannot_reach(lab, drill):
     assert drill.status() == "serving"
 
 
+@pytest.mark.drill
 def test_a_start_that_is_held_back_is_never_called_stalled_and_a_killed_rank_is_seen_while_health_is_green(drill):
     """Both ranks get 5 % of a core for 80 s while they import; then the service is idle, and rank 1 is killed."""
     with Limited("bascule-drill", percent=5) as limited, drill.going("up", drill.recipe()) as run:
