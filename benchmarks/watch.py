@@ -98,7 +98,7 @@ def diagnosed(texts: Sequence[str]) -> Diagnosis:
 
 
 def frozen() -> float:
-    """Seconds from SIGSTOP of rank 1 in the rendezvous to the verdict."""
+    """Seconds to the verdict from SIGSTOP of rank 1 in the rendezvous, or from when rank 0 has come there too."""
     with start() as run:
         run.wait_for("rendezvous", 1)
         pids = run.pids(1)
@@ -110,7 +110,11 @@ def frozen() -> float:
             )
         finally:
             send(pids, signal.SIGCONT)
-        return (datetime.fromisoformat(event["at"]) - began).total_seconds()
+        stood, phases = datetime.fromisoformat(event["at"]), [e["at"] for e in run.events() if e["kind"] == "phase"]
+        since_stop = (stood - began).total_seconds()
+        since_phase = (stood - datetime.fromisoformat(max(phases))).total_seconds()
+        print(f"frozen      {since_stop:.1f} s after the signal, {since_phase:.1f} s after the last phase of its peer")
+        return min(since_stop, since_phase)
 
 
 def killed() -> float:
