@@ -13,7 +13,7 @@ from bascule.core.nouns import Model, Node
 from bascule.core.reading import Unreadable
 from bascule.discover.docker_hub import HUB
 from bascule.discover.images import Images, read_images
-from bascule.discover.rank import Ranking, Wanted
+from bascule.discover.rank import Ranked, Ranking, Wanted
 from bascule.engines.catalogue import ENGINES
 from bascule.probe.targets import MOST_LAYER
 from bascule.recipe.schema import CandidateSpec, Recipe
@@ -142,9 +142,12 @@ class Discovered:
     allowances: Mapping[str, Allowance]  # by host
 
     @property
-    def to_ask_about(self) -> tuple[str, ...]:
-        """Publishers of community images that nobody has said to trust."""
-        return tuple(dict.fromkeys(row.offer.publisher.words[1] for row in self.ranking.held))
+    def to_ask_about(self) -> Mapping[str, Ranked]:
+        """Publishers of community images that nobody has said to trust, each with the best of its images."""
+        best: dict[str, Ranked] = {}
+        for row in self.ranking.held:
+            best.setdefault(row.offer.publisher.words[1], row)
+        return best
 
 
 def _arch(node: Node) -> str:

@@ -46,8 +46,7 @@ async def found_candidates(
 async def _trusted(found: Discovered, consent: Consent) -> list[str]:
     """Publishers whose images may be taken this time."""
     said = []
-    for publisher in found.to_ask_about:
-        row = next(row for row in found.ranking.held if row.offer.publisher.words[1] == publisher)
+    for publisher, row in found.to_ask_about.items():
         if await consent(f"{row.offer.name}: {row.because}\ntake images of {publisher} for this run?"):
             said.append(publisher)
     return said

@@ -210,8 +210,7 @@ def _take(kept: dict[int, _Kept], tag: str, rest: str) -> None:
     """One line about a rank."""
     number, _, rest = rest.partition(" ")
     one = kept.setdefault(_number(number), _Kept())
-    take = _TAKERS.get(tag)
-    if take is None:
+    if (take := _TAKERS.get(tag)) is None:
         raise Garbled(f"{tag} {rest}"[:200])
     take(one, rest)
 
