@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from drills.rig import Limited
 from lifecycle.desk import LLAMACPP, ROOT, TRANSFORMERS
 
 pytestmark = pytest.mark.engine
@@ -112,6 +113,11 @@ def test_a_rank_that_dies_is_seen_and_its_words_are_told(desk):
     up = desk.start("up", desk.recipe(TRANSFORMERS))
     desk.wait_for(lambda: any("transformers" in line for line in desk.ours().values()), what="a rank is started")
     engine = next(pid for pid, line in desk.ours().items() if "-m transformers" in line and "sh" not in line.split()[0])
+    with Limited("bascule-stranger", memory=20 * 2**20) as limited:  # another's end is not taken for that of the rank
+        stranger = subprocess.Popen(["sh", "-c", "read -r go; x=1; while :; do x=$x$x; done"], stdin=subprocess.PIPE)
+        limited.take([stranger.pid])
+        stranger.communicate(b"go\n")
+    assert stranger.returncode == -signal.SIGKILL
     killed = datetime.now(UTC)
     os.kill(engine, signal.SIGKILL)
     _, err = up.communicate(timeout=30)

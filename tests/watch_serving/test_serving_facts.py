@@ -69,16 +69,31 @@ Dec 01 10:30:57 spark-2 kernel: Out of memory: Killed process 4242 (VLLM::Engine
 """
 
 
-def test_the_kernel_tells_whom_it_ended_in_the_last_minute():
-    assert [(ago, line.split(" (")[0]) for ago, line in out_of_memory(KERNEL)] == [
-        (19.0, "Memory cgroup out of memory: Killed process 977")
-    ]
-    assert [ago for ago, _ in out_of_memory(JOURNAL)] == [3.0]
+OWN_PIDS = "== pids pid:[4026531836]"
+OTHER_PIDS = "== pids pid:[4026532771]"
+
+
+def _with_pids(log, line):
+    now, _, rest = log.partition("\n")
+    return f"{now}\n{line}\n{rest}"
+
+
+@pytest.mark.parametrize(("known", "expected"), [({977: "python3"}, [19.0]), ({11: "x", 976: "VLLM::Worker_TP"}, [])])
+def test_the_kernel_tells_which_of_a_ranks_processes_it_ended_in_the_last_minute(known, expected):
+    said = out_of_memory(_with_pids(KERNEL, OWN_PIDS), known)
+    assert [ago for ago, line in said if "Killed process 977" in line] == expected
+    assert len(said) == len(expected)
+
+
+@pytest.mark.parametrize(("known", "expected"), [({4: "VLLM::EngineCor"}, [3.0]), ({4242: "python3"}, []), ({}, [])])
+@pytest.mark.parametrize("pids", [OTHER_PIDS, "== pids "])
+def test_where_the_kernels_numbers_are_not_ours_names_tell_it(pids, known, expected):
+    assert [ago for ago, _ in out_of_memory(_with_pids(JOURNAL, pids), known)] == expected
 
 
 @pytest.mark.parametrize("text", ["", "dmesg: not permitted", KERNEL.partition("\n")[2], "== now yesterday\n" + KERNEL])
 def test_a_kernel_log_without_a_time_tells_nothing(text):
-    assert out_of_memory(text) == []
+    assert out_of_memory(text, {11: "python3", 977: "VLLM::Worker_TP"}) == []
 
 
 SEATS = (

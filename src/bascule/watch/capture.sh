@@ -97,9 +97,10 @@ except OSError as trouble: print(trouble)' "$host" 2>&1
   return 0
 }
 
-# kernel: the node's time, then the end of the kernel log.
+# kernel: the node's time and the namespace of our pids, then the end of the kernel log.
 kernel() {
   echo "== now $(date '+%a %b %e %H:%M:%S %Y')"
+  echo "== pids $(readlink /proc/self/ns/pid)"
   if log=$(dmesg -T 2>&1); then printf '%s\n' "$log" | tail -n 300; return 0; fi
   echo "dmesg: $(printf '%s\n' "$log" | tail -n 1)"
   if command -v journalctl >/dev/null 2>&1; then journalctl -k -n 300 --no-pager 2>&1

@@ -215,7 +215,7 @@ class Follower:
             rank.exit_code in (None, *KILLED) or any(WORKER_KILLED in text for text in words)
         ):
             return []
-        said = await self.vigil.kernel_says(rank.node)
+        said = await self.vigil.kernel_says(rank.number, rank.node)
         return [LogLine(at, rank.number, rank.node, text) for at, text in said]
 
     def _ready(self) -> Finding:

@@ -63,6 +63,7 @@ class Sampler:
     _marks: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _dear: dict[int, Dear] = field(default_factory=dict)
     _pids: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    known: dict[int, dict[int, str]] = field(default_factory=dict)  # processes that each rank ever had, and their names
     _due: dict[str, float] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -111,6 +112,9 @@ class Sampler:
         self._ledgers[rank.rank], sample = enter(self._ledgers.get(rank.rank, Ledger()), moment)
         self._dear[rank.rank] = replace(dear, sockets=None)  # they are told once
         found = [one.pid for one in reading.processes]
+        leader = reading.root if rank.runtime == "venv" else None  # a shell that waits for the engine
+        own = {one.pid: one.name for one in reading.processes if leader is None or one.pid != leader[0]}
+        self.known[rank.rank] = self.known.get(rank.rank, {}) | own
         self._pids[rank.rank] = tuple(sorted(found, key=lambda pid: (pid != (reading.root or (0,))[0], pid)))
         return sample
 

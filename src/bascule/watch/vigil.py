@@ -111,14 +111,16 @@ class Vigil:
         advice = "the link between the nodes: cable, switch, firewall"
         return Finding(Step.WATCH, Fate.CLUSTER, "link-cut", says, (seen,), advice=advice)
 
-    async def kernel_says(self, node: str) -> list[tuple[datetime, str]]:
-        """What the kernel of a node said of memory that ran out, just now; nothing where that can't be read."""
+    async def kernel_says(self, rank: int, node: str) -> list[tuple[datetime, str]]:
+        """What the kernel said just now of a rank that ran out of memory; nothing where that can't be read."""
+        sampler = self._samplers.get(node)
+        known = sampler.known.get(rank, {}) if sampler else {}
         try:
-            text = await read_part(self.runners[node], "kernel")
+            text = await read_part(self.runners[node], "kernel") if known else ""
         except BasculeError:
             return []
         now = _now()
-        return [(now - timedelta(seconds=ago), line) for ago, line in out_of_memory(text)]
+        return [(now - timedelta(seconds=ago), line) for ago, line in out_of_memory(text, known)]
 
     async def disk_full(self, node: str) -> Finding | None:
         """That a node has no room left for the logs of its ranks; None where it has some, or that can't be read."""
