@@ -196,12 +196,13 @@ def test_a_cache_that_cannot_be_written_is_done_without(history, tmp_path, monke
 
 @pytest.mark.slow
 def test_a_real_index(tmp_path, capsys):
-    """With BASCULE_TEST_INDEX=URL: an index that has the wheels of vLLM, e.g. one of the site."""
-    url = os.environ.get("BASCULE_TEST_INDEX")
-    if not url:
-        pytest.skip("BASCULE_TEST_INDEX names no index")
-    assert run("build", "vllm", "--since", "0.26.0", "--json", "--index", url, "--out", tmp_path / "o.toml") == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    """The index that pip is set up with; without a network this is skipped, but not in CI."""
+    status = run("build", "vllm", "--since", "0.26.0", "--json", "--out", tmp_path / "o.toml")
+    said = capsys.readouterr()
+    if status and "CI" not in os.environ:
+        pytest.skip(f"no vLLM on the index: {said.err.strip()[-200:]}")
+    assert status == 0, said.err
+    rows = [json.loads(line) for line in said.out.splitlines()]
     assert all(row["bytes"] < 1_000_000 for row in rows if row["kind"] == "release")
     vllm = tomllib.loads((tmp_path / "o.toml").read_text())["vllm"]
     assert vllm["Qwen3_5MoeForCausalLM"] == "0.27.0"

@@ -1,9 +1,10 @@
 """The probe on released wheels from the package index: downloaded once, kept in the user's cache folder.
 
-The small ones run always (some 70 MB); those of more than 30 MB are marked slow. Without a network they are skipped,
-but not in CI.
+The small ones run always (some 70 MB); those of more than 30 MB are marked slow. The wheels of vLLM for GPUs, which have
+hundreds of MB, are read where they lie. Without a network they are skipped, but not in CI.
 """
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from bascule.core.nouns import Model
-from bascule.probe.verdict import Word
+from bascule.core.nouns import Artefact, Candidate, Model
+from bascule.core.reading import Unreadable
+from bascule.probe.gather import look_in
+from bascule.probe.index import client_for, index_url, smallest, wheels_of
+from bascule.probe.verdict import Question, Word
+from bascule.probe.views.remote_wheel import open_wheel
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bascule-tests"
 PARTS = (".py", "/METADATA", "/entry_points.txt")  # what a reader may ask for
@@ -67,6 +72,12 @@ LARGE = {
     # it requires transformers >= 4.56.0 with holes: some of those releases know these model types, some don't
     ("lmdeploy", "lmdeploy==0.18.0", None): (UNKNOWN, UNKNOWN, UNKNOWN, YES, YES, YES, NO, NO, NO, NO),
     ("lmdeploy", "lmdeploy==0.18.0", "5.24.0"): (YES, YES, YES, YES, YES, YES, NO, NO, NO, NO),
+}
+REMOTE = {
+    "vllm==0.14.0": (NO, YES, NO, YES, YES, YES, YES, REMOVED, GENERIC, NO),
+    "vllm==0.17.1": (YES, YES, NO, YES, YES, YES, YES, REMOVED, GENERIC, NO),
+    "vllm==0.24.0": (YES, YES, YES, YES, YES, YES, YES, UNKNOWN, GENERIC, UNKNOWN),
+    "vllm==0.33.0": (YES, YES, YES, YES, YES, YES, MAYBE, REMOVED, GENERIC, NO),
 }
 
 
@@ -127,3 +138,29 @@ def test_small_wheels(case, expected, unpacked, report, tmp_path):
 @pytest.mark.parametrize(("case", "expected"), LARGE.items(), ids=lambda value: "-".join(map(str, value)))
 def test_large_wheels(case, expected, unpacked, report, tmp_path):
     check(case, expected, unpacked, report, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("requirement", "expected"), REMOTE.items(), ids=list(REMOTE))
+def test_wheels_for_gpus_that_nobody_downloads(requirement, expected):
+    name, _, version = requirement.partition("==")
+
+    async def words() -> tuple[dict[str, Word], int]:
+        found = {}
+        async with client_for() as client:
+            chosen = smallest(await wheels_of(client, await index_url() or "", name), version)
+            assert chosen
+            async with open_wheel(client, chosen) as view:
+                for title, model in MODELS.items():
+                    question = Question(Candidate("c", "vllm", Artefact("venv", requirement), "/m"), model)
+                    found[title] = (await look_in(view, question)).overall.word
+                return found, view.bytes_read
+
+    try:
+        found, size = asyncio.run(words())
+    except Unreadable as trouble:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(f"no {requirement} on the index: {trouble}")
+    assert found == dict(zip(MODELS, expected, strict=True))
+    assert size < 2_000_000
