@@ -24,8 +24,8 @@ engines: install .engines/adder.gguf  ## build the engine environments of the de
 demo: engines  ## serve a real model over two nodes of this machine, past candidates that can't
 	@sh examples/demo.sh
 
-test: engines lint types  ## install, then all tests
-	@sh tests/side_by_side.sh $(BIN)/pytest
+test: install  ## install, lint, check types, run all tests
+	@sh tests/side_by_side.sh $(BIN)/pytest "$(MAKE)"
 
 drills: engines  ## every fault of a real engine over two hosts, also those that take minutes (root, half an hour)
 	$(BIN)/pytest -m '' -rP tests/drills

@@ -56,7 +56,7 @@ class Bench:
         hosts.heal(self.lab)
         for host in self.lab.hosts[1:]:
             self.run(host.name, "sh", "-c", "until docker version >/dev/null 2>&1; do sleep 0.1; done")
-            self.run(host.name, "rm", "-rf", "/home/op/.cache", "/root/.cache")
+            self.run(host.name, "rm", "-rf", "/home/op/.cache/bascule", "/root/.cache/bascule")
             self.remove_images(host.name)
 
     def references(self, name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The probe on released wheels from the package index: downloaded once, kept in the user's cache folder.
 
-The small ones run always (some 70 MB); those of more than 30 MB are marked slow. The wheels of vLLM for GPUs, which have
-hundreds of MB, are read where they lie. Without a network they are skipped, but not in CI.
+The small ones run always (some 70 MB); those of more than 30 MB are marked slow. The wheels of vLLM for GPUs, which
+have hundreds of MB, are read where they lie. Without a network they are skipped, but not in CI.
 """
 
 import asyncio
