@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from bascule.core.nouns import Endpoint, Node
-from bascule.engines.chat import CompletionFailed, ask
+from bascule.engines.chat import CompletionFailed, ask, client_of
 from bascule.errors import BasculeError
 from bascule.remote.tunnel import tunnel
 from bascule.watch.load import Load, parse_metrics
@@ -37,8 +37,8 @@ class Asker:
         base = self._endpoint.url.removesuffix("/v1")
         now = time.monotonic()
         try:
-            transport = await self._transport()
-            async with httpx2.AsyncClient(timeout=METRICS_WITHIN, trust_env=False, transport=transport) as client:
+            await self._find_way()
+            async with client_of(base, httpx2.Timeout(METRICS_WITHIN), self._socket) as client:
                 answer = await client.get(f"{base}/metrics")
         except httpx2.ConnectError:
             await self.close()
@@ -51,7 +51,7 @@ class Asker:
         """Ask for one token: why it failed, or why it could not be asked; two empty texts are an answer."""
         one = self._endpoint
         try:
-            await self._transport()
+            await self._find_way()
             await ask(one.url, one.model, QUESTION, max_tokens=1, socket=self._socket)
         except CompletionFailed as failed:
             told = f"{failed.says} {failed.seen}".strip()
@@ -70,7 +70,7 @@ class Asker:
                 await self._open.aclose()
             self._open = self._socket = None
 
-    async def _transport(self) -> httpx2.AsyncHTTPTransport | None:
+    async def _find_way(self) -> None:
         async with self._turn:
             if self._open is None:
                 place = urlsplit(self._endpoint.url)
@@ -78,4 +78,3 @@ class Asker:
                 stack = AsyncExitStack()
                 self._socket = await stack.enter_async_context(tunnel(self._head, place.hostname or "", port))
                 self._open = stack
-        return httpx2.AsyncHTTPTransport(uds=self._socket) if self._socket else None
