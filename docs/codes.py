@@ -83,6 +83,7 @@ def _of_source(texts: tuple[tuple[Path, str], ...]) -> frozenset[Use]:
     return frozenset(use for module in modules for use in _of_module(module, shared, constants))
 
 
+@cache
 def _module(path: Path, text: str) -> Module:
     tree = ast.parse(text)
     pairs = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]

@@ -167,9 +167,15 @@ def test_a_damaged_layer_never_arrives(bench: Bench) -> None:
         assert bench.references(name) == []
 
 
-@pytest.mark.parametrize(("targets", "method"), [(("h2",), "pull"), (("h2", "h3"), "load")])
-def test_bytes_that_changed_in_a_spool_are_fetched_again(bench: Bench, targets: Sequence[str], method: str) -> None:
-    """Two targets share these cores: they load, and docker itself finds the layer that is wrong."""
+@pytest.mark.parametrize(
+    ("targets", "method", "rate"), [(("h2",), "pull", ""), (("h2", "h3"), "load", ""), (("h2", "h3"), "load", "60mbit")]
+)
+def test_bytes_that_changed_in_a_spool_are_fetched_again(
+    bench: Bench, targets: Sequence[str], method: str, rate: str
+) -> None:
+    """Two targets share these cores: they load, and docker finds the layer that is wrong, also while more comes."""
+    if rate:
+        slow(bench, rate=rate)
     diff_id = bench.run("h1", "docker", "image", "inspect", "-f", "{{index .RootFS.Layers 0}}", "img:v1")
     spool = "/home/op/.cache/bascule/spool"
     words = f"mkdir -p {spool} && head -c 5000000 /dev/urandom > {spool}/{diff_id.replace(':', '-')}.part"

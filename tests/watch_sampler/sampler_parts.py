@@ -64,7 +64,7 @@ class Ranks:
 
     def stop(self) -> None:
         """Kill the sessions of these ranks, and whatever carries their mark."""
-        marks = [f"BASCULE_RANK={name}".encode() for name in self.names]
+        marks = [f"BASCULE_RANK={self.folder}/{name}".encode() for name in self.names]
         for place in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if set(marks) & set(place.joinpath("environ").read_bytes().split(b"\0")):

@@ -11,12 +11,12 @@ from bascule.errors import NodeTrouble
 from bascule.remote import shell
 from bascule.remote.runner import Result, Runner
 
-MARK = "BASCULE_RANK"  # in the environment of everything a rank starts
+MARK = "BASCULE_RANK"  # in the environment of everything a rank starts: its folder, since names may come twice
 TERM_GRACE = 6  # seconds from TERM to KILL; a rank that waits in rendezvous ignores TERM anyway
 
 
 def rank_name(service: str, generation: str, rank: int) -> str:
-    """The folder and mark of a rank; services have no dots in their names."""
+    """The folder of a rank, under the run folder of its node; services have no dots in their names."""
     return f"{service}.{generation}.r{rank}"
 
 
@@ -27,14 +27,14 @@ def start_script(root: str, name: str, plan: RankPlan, label: Mapping[str, str])
     """
     folder = f"{root}/{name}"
     quoted = shell.line((folder,))
-    files = {"label": "".join(f"{key}={value}\n" for key, value in label.items()), "run": _leader(name, plan)}
+    files = {"label": "".join(f"{key}={value}\n" for key, value in label.items()), "run": _leader(folder, plan)}
     lines = (
         f"mkdir -p {shell.line((root,))}\n"
         f"mkdir {quoted}\n"
         f"trap 'rm -rf {quoted}' EXIT\n"
         f"cd {quoted}\n"
         + "".join(shell.here_document(path, text) for path, text in {**plan.files, **files}.items())
-        + f"{MARK}={name} setsid sh ./run </dev/null >/dev/null 2>&1 &\n"
+        + f"{MARK}={quoted} setsid sh ./run </dev/null >/dev/null 2>&1 &\n"
         "tries=50; while [ ! -s pid ] && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done\n"
         "[ -s pid ]\n"
         "trap - EXIT\n"
@@ -128,7 +128,7 @@ def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
             yield key, value
 
 
-def _leader(name: str, plan: RankPlan) -> str:
+def _leader(folder: str, plan: RankPlan) -> str:
     """The rank's leader: notes who it is, runs the engine with the log as its output, notes how it ended."""
     path = shell.line((":".join(_programs(plan)),))
     return (
@@ -136,7 +136,7 @@ def _leader(name: str, plan: RankPlan) -> str:
         "trap : TERM INT HUP\n"
         'echo "$$ $(sed \'s/^.*) //\' /proc/$$/stat | cut -d " " -f 20) $(cat /proc/sys/kernel/random/boot_id)" >pid\n'
         + (f'export PATH={path}:"$PATH"\n' if _programs(plan) else "")
-        + shell.exports({**plan.env, MARK: name})
+        + shell.exports({**plan.env, MARK: folder})
         + f"{shell.line(plan.argv)} >log 2>&1\n"
         "echo $? >exit.new; mv exit.new exit\n"
     )

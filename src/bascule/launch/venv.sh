@@ -34,7 +34,7 @@ members() {
   cat /proc/[0-9]*/stat 2>/dev/null | awk -v sessions="$sessions" '
     { id = $1; sub(/^.*\) /, ""); if ($1 != "Z" && index(sessions, " " $4 " ")) print id }'
   count=$#
-  for dir in "$@"; do set -- "$@" -e "BASCULE_RANK=$(basename "$dir")"; done
+  for dir in "$@"; do set -- "$@" -e "BASCULE_RANK=$dir"; done
   shift "$count"
   grep -lzxF "$@" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3
 }
@@ -52,7 +52,8 @@ describe() {
 
 # list ROOT SERVICE: every rank of a service, or of all services when SERVICE is empty.
 list() {
-  for dir in "$1/${2:-*}".*.r*; do [ -d "$dir" ] && describe "$dir"; done
+  if [ -n "${2:-}" ]; then set -- "$1/$2".*.r*; else set -- "$1"/*.*.r*; fi
+  for dir in "$@"; do [ -d "$dir" ] && describe "$dir"; done
   return 0
 }
 

@@ -16,6 +16,7 @@ from bascule.remote.ssh import ssh_words
 LONGEST_LINE = 64 * 1024 * 1024  # bytes
 BEGIN_WITHIN = 30.0  # seconds from the start of ssh to that of the process
 PATIENCE = 3.0  # seconds that a process has to end once its input is closed
+PIPES_WITHIN = 1.0  # seconds that the pipes of a process that ended may stay open
 _COMPLAINTS = 4000  # bytes of standard error that are kept
 
 
@@ -90,9 +91,8 @@ class Channel:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), patience if number is None else PATIENCE)
                 break
-        self._listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._listener
+        with contextlib.suppress(TimeoutError):  # its pipes end with it, unless somebody else holds them
+            await asyncio.wait_for(self._listener, PIPES_WITHIN)
 
     async def _listen(self) -> None:
         assert self._process.stderr is not None

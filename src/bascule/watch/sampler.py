@@ -122,11 +122,14 @@ class Sampler:
         words: list[str] = []
         for rank in self.ranks:
             pid, began = self._roots.get(rank.rank, ("-", "-"))
-            place = f"{self.node.facts.run_dir}/{rank.name}" if rank.runtime == "venv" else "-"
+            place = self._place(rank) if rank.runtime == "venv" else "-"
             marks = ",".join(map(str, self._marks.get(rank.rank, ()))) or "-"
             words += [str(rank.rank), place, str(pid), str(began), marks]
         interfaces = {rank.interface for rank in self.ranks}
         return [*words, "--", "-" if None in interfaces else ",".join(sorted(filter(None, interfaces)))]
+
+    def _place(self, rank: Watched) -> str:
+        return f"{self.node.facts.run_dir}/{rank.name}"
 
     def _is_due(self, part: str) -> bool:
         task = self._tasks.get(part)
@@ -155,7 +158,7 @@ class Sampler:
         docker = " ".join(self.node.facts.docker.command) if self.node.facts.docker else "docker"
         begun = [one for one in self.ranks if one.runtime == "image" and one.rank not in self._roots]
         images = [word for one in begun for word in (str(one.rank), one.name)]
-        venvs = [word for one in self.ranks if one.runtime == "venv" for word in (str(one.rank), one.name)]
+        venvs = [word for one in self.ranks if one.runtime == "venv" for word in (str(one.rank), self._place(one))]
         match part:
             case "roots":
                 return [docker, *images] if images else []

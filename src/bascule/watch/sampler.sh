@@ -160,7 +160,7 @@ roots() {
   ended
 }
 
-# marks RANK NAME...: processes that carry a rank's mark in their environment; some leave the session of the rank.
+# marks RANK PLACE...: processes that carry a rank's mark in their environment; some leave the session of the rank.
 # The grep of busybox has no -z: then only sessions and parents tell what belongs to a rank.
 marks() {
   echo "=== marks"

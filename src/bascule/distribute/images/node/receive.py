@@ -44,6 +44,7 @@ class Receiving:
         self.phase = "waits"
         self.trouble: NodeTrouble | None = None
         self._lock = -1
+        self._fetching = threading.Thread()
 
     @property
     def received(self) -> int:
@@ -56,7 +57,8 @@ class Receiving:
         self.spool.sweep()
         self.docker.sweep()
         self.phase = "copies"
-        threading.Thread(target=self._fetch, args=(self.fetchers[0], self.missing), daemon=True).start()
+        self._fetching = threading.Thread(target=self._fetch, args=(self.fetchers[0], self.missing), daemon=True)
+        self._fetching.start()
         threading.Thread(target=self._tell_often, daemon=True).start()
         try:
             self._ingest_until_it_works()
@@ -113,7 +115,8 @@ class Receiving:
             for blob in blobs:
                 fetcher.fetch(blob)
         except NodeTrouble as trouble:
-            self._stop_for(trouble)
+            if not fetcher.stop.is_set():  # which was no trouble
+                self._stop_for(trouble)
         except OSError as trouble:
             self._stop_for(NodeTrouble("spool-failed", str(trouble)))
 
@@ -146,11 +149,18 @@ class Receiving:
                 return
 
     def _fetch_checked(self) -> None:
-        """Docker found a layer that isn't right: hash what came, and fetch again what is wrong."""
+        """Docker found a layer that isn't right: hash what came and fetch what is wrong, before docker gets any of it.
+
+        Raises NodeTrouble.
+        """
+        self._stop_fetching()
+        self._fetching.join()  # two must not write one file
         for blob in self.missing:
             blob.grow(0)
         self.fetchers.insert(0, self._fetcher(again=True))
-        threading.Thread(target=self._fetch, args=(self.fetchers[0], self.missing), daemon=True).start()
+        self._fetch(self.fetchers[0], self.missing)
+        if self.trouble:
+            raise self.trouble
 
     def _ingest(self) -> str:
         if self.plan["method"] == "load":
