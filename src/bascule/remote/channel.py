@@ -92,7 +92,15 @@ class Channel:
                 await asyncio.wait_for(self._process.wait(), patience if number is None else PATIENCE)
                 break
         with contextlib.suppress(TimeoutError):  # its pipes end with it, unless somebody else holds them
-            await asyncio.wait_for(self._listener, PIPES_WITHIN)
+            async with asyncio.timeout(PIPES_WITHIN):
+                await asyncio.gather(self._listener, self._rest())
+
+    async def _rest(self) -> None:
+        """Read what nobody wants any more: a full pipe that nobody reads is never closed."""
+        assert self._process.stdout is not None
+        with contextlib.suppress(RuntimeError):  # somebody still reads it
+            while await self._process.stdout.read(1 << 20):
+                pass
 
     async def _listen(self) -> None:
         assert self._process.stderr is not None
