@@ -108,11 +108,13 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+# With two threads a token of so small a model takes twice the time, and more where other tests run.
 TRANSFORMERS = f"""\
   - engine: transformers
     venv: {ENGINES}/vllm-0.32.0
     nodes: [a]
     args: --device cpu
+    env: {{OMP_NUM_THREADS: 1}}
 """
 LLAMACPP = f"""\
   - engine: llamacpp
