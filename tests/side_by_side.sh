@@ -29,7 +29,7 @@ ended checks "$checks"
 [ "$status" = 0 ] || exit "$status"
 
 begin hosts "$pytest" -m "$heavy" --ignore=tests/lifecycle --ignore=tests/drills; hosts=$begun
-long="tests/lifecycle/test_lab_docker.py tests/lifecycle/test_up.py tests/lifecycle/test_demo.py tests/drills"
+long="tests/lifecycle/test_lab_docker.py tests/lifecycle/test_ssh.py tests/lifecycle/test_demo.py tests/drills"
 # shellcheck disable=SC2086
 begin engines "$pytest" -m "$heavy" $long; engines=$begun
 ended rest "$rest"

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -69,7 +69,7 @@ class Modules:
             source = await self.source(path)
             if source is not None:
                 if path not in self._names:
-                    self._names[path] = evaluate(source, path, calls=self._calls)
+                    self._names[path] = _evaluated(source, path, tuple((self._calls or {}).items()))
                 return self._names[path]
         return Unknown(Spot(paths[0], None, "no such file"), f"{paths[0]} is missing")
 
@@ -94,6 +94,11 @@ class Modules:
             found = await self.view.search(rf"^\[ *{ere(facts['group'])} *\]", "*.dist-info/entry_points.txt")
             self._plugins = _plugged(found.hits, facts["own"])
         return self._plugins
+
+
+@lru_cache(maxsize=32)  # many models are asked of one engine
+def _evaluated(source: bytes, path: str, calls: tuple[tuple[str, Any], ...]) -> Any:
+    return evaluate(source, path, calls=dict(calls))
 
 
 def lookup(names: Any, name: str) -> Any:
