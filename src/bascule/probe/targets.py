@@ -152,11 +152,7 @@ async def open_target(
 
     Raises ProbeError when there is no such thing, Unreadable, NodeUnreachable.
     """
-    kind, name = _kind_of(text)
-    if not kind and node.is_local and Path(name).expanduser().exists():
-        kind = _kind_of_path(Path(name).expanduser())
-    elif not kind and name.startswith(("/", "~", "./", "../")):
-        kind = "venv"
+    kind, name = _kind_of(text, node)
     if kind in ("wheel", "archive") and not node.is_local:
         raise ProbeError("usage", f"{kind}: is read where bascule runs", seen=text, advice="leave --node out")
     if kind == "venv":
@@ -250,9 +246,20 @@ def _named_in(name: str, facts: ImageFacts) -> tuple[str, ...]:
     return tuple(engine for engine in READERS if engine != "transformers" and engine in words)[:1]
 
 
-def _kind_of(text: str) -> tuple[str, str]:
+def is_docker_asked(text: str, node: Node) -> bool:
+    """True when it takes the docker of the node to tell what is meant: an image or a container."""
+    return _kind_of(text, node)[0] in ("", "image", "container")
+
+
+def _kind_of(text: str, node: Node) -> tuple[str, str]:
+    """Its kind and its name; no kind where docker has to tell it."""
     kind, colon, rest = text.partition(":")
-    return (kind, rest) if colon and kind in KINDS and rest else ("", text)
+    if colon and kind in KINDS and rest:
+        return kind, rest
+    path = Path(text).expanduser()
+    if node.is_local and path.exists():
+        return _kind_of_path(path), text
+    return "venv" if text.startswith(("/", "~", "./", "../")) else "", text
 
 
 def _kind_of_path(path: Path) -> str:
