@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import base64
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -28,7 +26,6 @@ HERE = Path(__file__).resolve().parent
 PYTHON = (3, 11)  # the pins were frozen for this version
 PIP = "pip==26.3"  # its dry run reads metadata only; the pip of Python 3.11 downloads the whole torch wheel for it
 PIP_FLAGS = ("--no-input", "--disable-pip-version-check", "-qq")  # -qq leaves pip's errors
-PIP_ADVICE = "look at the network and at `pip config list`; what is downloaded already is kept in pip's cache"
 TORCH_INDEX = "BASCULE_TORCH_INDEX"
 STAMP = "bascule-built"
 
@@ -172,8 +169,8 @@ def _fill(recipe: Recipe, home: Path) -> None:
     python = str(home / "bin" / "python")
     pins = recipe.pins.read_text().split()
     with step(recipe, "new environment"):
-        own_pip()
-        new_venv("--without-pip", str(home))
+        call([sys.executable, "-m", "venv", str(home)], "venv-failed", "on Debian and Ubuntu: apt install python3-venv")
+        pip(python, "install", PIP)
     for torch in (pin for pin in pins if pin.startswith("torch==")):
         with step(recipe, f"is {torch} a CPU build"):
             check_torch(torch, report_on(python, torch))
@@ -208,25 +205,10 @@ def call(argv: Sequence[str], code: str, advice: str) -> None:
         raise BuildError(code, says, seen=tail, advice=advice)
 
 
-def new_venv(*words: str) -> None:
-    """Make a virtual environment."""
-    call([sys.executable, "-m", "venv", *words], "venv-failed", "on Debian and Ubuntu: apt install python3-venv")
-
-
-@functools.cache
-def own_pip() -> tuple[str, ...]:
-    """One PIP for all environments, which need none themselves; it is gone when this process ends."""
-    folder = tempfile.TemporaryDirectory(prefix="bascule-pip-")
-    atexit.register(folder.cleanup)
-    new_venv(folder.name)
-    words = (str(Path(folder.name) / "bin" / "python"), "-m", "pip")
-    call([*words, "install", *PIP_FLAGS, PIP], "pip-failed", PIP_ADVICE)
-    return words
-
-
 def pip(python: str, command: str, *words: str) -> None:
-    """Run pip on an environment, with the user's settings."""
-    call([*own_pip(), "--python", python, command, *PIP_FLAGS, *words], "pip-failed", PIP_ADVICE)
+    """Run an environment's own pip, with the user's settings."""
+    advice = "look at the network and at `pip config list`; what is downloaded already is kept in pip's cache"
+    call([python, "-m", "pip", command, *PIP_FLAGS, *words], "pip-failed", advice)
 
 
 def torch_index() -> tuple[str, ...]:
