@@ -2,7 +2,8 @@
 # Lint, types and all tests, side by side in what two cores can do: what needs no engine runs while those are built.
 # What a part prints comes when it has ended. usage: side_by_side.sh PYTEST MAKE
 pytest=$1 make=$2
-heavy='(lab or engine or slow) and not drill'
+needs='(lab or engine or slow)'
+heavy="$needs and not drill"
 told=$(mktemp -d)
 pids=
 trap 'for pid in $pids; do kill "$pid" 2>/dev/null; done; rm -rf "$told"' EXIT
@@ -22,7 +23,7 @@ ended() { # NAME PID
   cat "$told/$1"
 }
 
-begin rest "$pytest" -m 'not (lab or engine or slow) and not drill'; rest=$begun
+begin rest "$pytest" -m "not $needs and not drill"; rest=$begun
 begin checks "$make" --no-print-directory lint types; checks=$begun
 "$make" --no-print-directory engines || exit
 ended checks "$checks"

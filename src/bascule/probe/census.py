@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 from bascule.core.reading import EXCERPT, Spot
-from bascule.probe.literal import evaluate
 from bascule.probe.packages import installed
 from bascule.probe.readers import sglang, transformers
 from bascule.probe.readers.base import Modules, engine_facts, lookup
@@ -115,10 +114,7 @@ async def _transformers(view: RemoteWheel) -> list[Table | Unknown]:
         return [_nothing(transformers.MODELING[0])]
     newer = f"{transformers.AUTO}/auto_mappings.py"  # from 5.6.0 on
     await view.fetch([path, newer, *modeling])
-    mappings = await view.read(newer)
-    names: Any = evaluate(mappings, newer) if mappings is not None else {}
-    if not isinstance(names, Unknown):
-        names = evaluate(await view.read(path) or b"", path, names)
+    names = transformers.configuration_names(await view.read(path) or b"", await view.read(newer))
     classes = Table(Spot(transformers.NAME, None))
     for file in modeling:
         text = (await view.read(file) or b"").decode(errors="replace")

@@ -111,11 +111,12 @@ class Sampler:
         moment = Moment(rank.rank, at, reading, seen.page, seen.rdma, len(self.ranks) == 1, dear)
         self._ledgers[rank.rank], sample = enter(self._ledgers.get(rank.rank, Ledger()), moment)
         self._dear[rank.rank] = replace(dear, sockets=None)  # they are told once
-        found = [one.pid for one in reading.processes]
-        leader = reading.root if rank.runtime == "venv" else None  # a shell that waits for the engine
-        own = {one.pid: one.name for one in reading.processes if leader is None or one.pid != leader[0]}
-        self.known[rank.rank] = self.known.get(rank.rank, {}) | own
-        self._pids[rank.rank] = tuple(sorted(found, key=lambda pid: (pid != (reading.root or (0,))[0], pid)))
+        names = {one.pid: one.name for one in reading.processes}
+        first = reading.root[0] if reading.root else 0
+        self._pids[rank.rank] = tuple(sorted(names, key=lambda pid: (pid != first, pid)))
+        if rank.runtime == "venv":
+            names.pop(first, None)  # a shell that waits for the engine
+        self.known.setdefault(rank.rank, {}).update(names)
         return sample
 
     def _look_words(self) -> list[str]:

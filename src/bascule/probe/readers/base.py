@@ -48,13 +48,12 @@ def engine_facts(engine: str) -> Mapping[str, Any]:
 
 
 class Modules:
-    """The Python modules that one question asks for: each is read and evaluated once."""
+    """The Python modules that one question asks for: each is read once, and evaluated once for all questions."""
 
     def __init__(self, view: View, calls: Mapping[str, Any] | None = None) -> None:
         self.view = view
-        self._calls = calls
+        self._calls = tuple((calls or {}).items())
         self._sources: dict[str, bytes | None] = {}
-        self._names: dict[str, Any] = {}
         self._plugins: Answer | None = None
 
     async def source(self, path: str) -> bytes | None:
@@ -68,9 +67,7 @@ class Modules:
         for path in paths:
             source = await self.source(path)
             if source is not None:
-                if path not in self._names:
-                    self._names[path] = _evaluated(source, path, tuple((self._calls or {}).items()))
-                return self._names[path]
+                return _evaluated(source, path, self._calls)
         return Unknown(Spot(paths[0], None, "no such file"), f"{paths[0]} is missing")
 
     async def value(self, paths: Sequence[str], name: str) -> Any:

@@ -56,15 +56,16 @@ async def knows_model_type(view: View, model_type: str, engine: Package | None) 
 
 def model_type_in(model_type: str, configuration: bytes, mappings: bytes | None) -> Answer:
     """Whether CONFIG_MAPPING_NAMES has it: of configuration_auto.py, which may build on auto_mappings.py."""
-    return ask(_config_mapping(configuration, mappings), model_type, "CONFIG_MAPPING_NAMES of transformers")
+    names = configuration_names(configuration, mappings)
+    table = names if isinstance(names, Unknown) else names.get("CONFIG_MAPPING_NAMES")
+    return ask(table, model_type, "CONFIG_MAPPING_NAMES of transformers")
 
 
 @lru_cache(maxsize=8)  # many models are asked of one engine
-def _config_mapping(configuration: bytes, mappings: bytes | None) -> Any:
+def configuration_names(configuration: bytes, mappings: bytes | None) -> Any:
+    """The names of configuration_auto.py, on top of those of auto_mappings.py where there is one; or Unknown."""
     names = evaluate(mappings, f"{AUTO}/auto_mappings.py") if mappings is not None else {}
-    if not isinstance(names, Unknown):
-        names = evaluate(configuration, f"{AUTO}/configuration_auto.py", names)
-    return names if isinstance(names, Unknown) else names.get("CONFIG_MAPPING_NAMES")
+    return names if isinstance(names, Unknown) else evaluate(configuration, f"{AUTO}/configuration_auto.py", names)
 
 
 async def knows_class(view: View, name: str, model_type: str, engine: Package | None) -> Answer:
